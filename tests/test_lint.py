@@ -1,0 +1,113 @@
+"""Rules about the source tree that no linter knows."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from magneto import _core
+
+ROOT = Path(__file__).resolve().parent.parent
+C_FILES = sorted((ROOT / "csrc").glob("*.[ch]"))
+FOLDERS = ["csrc", "src", "tests", "bench", "docs", "examples", ".ci"]
+
+pytestmark = pytest.mark.no_leak_hunt("reads files only")
+
+
+def text_files() -> list[Path]:
+    """The files that belong to the project: those at the top and those in its folders."""
+    found = [path for path in ROOT.iterdir() if path.is_file()]
+    for folder in FOLDERS:
+        found += (ROOT / folder).rglob("*")
+    return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
+
+
+def offending(files: list[Path], pattern: str) -> list[str]:
+    """Each line of these files that the pattern matches, as `file:line: text`."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if re.search(pattern, line)
+    ]
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_there_are_c_files():
+    assert C_FILES
+
+
+def test_only_cpython311_knows_cpythons_internals():
+    others = [path for path in C_FILES if path.stem != "cpython311"]
+    assert offending(others, r"#\s*include\s*[<\"](internal/)?pycore_|#\s*define\s+Py_BUILD_CORE") == []
+
+
+def test_cpython311_refuses_other_versions():
+    text = "".join(path.read_text() for path in C_FILES if path.stem == "cpython311")
+    assert re.search(r"#\s*error\b", text)
+    assert "PY_VERSION_HEX" in text
+
+
+def test_c_files_are_under_2000_lines():
+    assert [path.name for path in C_FILES if path.suffix == ".c" and lines(path) > 2000] == []
+
+
+def test_headers_are_under_80_lines():
+    headers = [path for path in C_FILES if path.suffix == ".h" and path.name != "cpython311.h"]
+    assert [path.name for path in headers if lines(path) > 80] == []
+
+
+def test_c_files_open_with_what_they_are():
+    assert [path.name for path in C_FILES if not path.read_text().startswith(("/*", "//"))] == []
+
+
+def without_checks(text: str) -> str:
+    """The text of a C file without what is compiled in check builds only."""
+    kept, nesting = [], 0
+    for line in text.splitlines():
+        if nesting or re.match(r"#\s*if MG_CHECKS\b", line):
+            nesting += bool(re.match(r"#\s*if", line)) - bool(re.match(r"#\s*endif", line))
+            if nesting == 1 and re.match(r"#\s*else", line):
+                nesting = 0
+        else:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def test_release_builds_never_abort():
+    pattern = r"\b(abort|exit|_exit|Py_FatalError)\s*\("
+    assert [path.name for path in C_FILES if re.search(pattern, without_checks(path.read_text()))] == []
+
+
+def test_every_c_file_is_built():
+    build = (ROOT / "meson.build").read_text()
+    assert [path.name for path in C_FILES if path.suffix == ".c" and f"'csrc/{path.name}'" not in build] == []
+
+
+def test_no_machine_paths():
+    # In pieces, so that this file does not match itself.
+    roots = "|".join(["ro" + "ot", "ho" + "me", "wo" + "rk", "Us" + "ers"])
+    assert offending(text_files(), rf"(?<![\w.}})])/({roots})/") == []
+
+
+def test_no_package_index_hosts():
+    hosts = "|".join(["pypi" + r"\.org", "python" + "hosted", "download" + r"\.pytorch"])
+    assert offending(text_files(), hosts) == []
+
+
+def test_extension_exports_only_its_init_function():
+    nm = shutil.which("nm")
+    assert nm, "nm comes with the compiler"
+    listing = subprocess.run(
+        [nm, "-D", "--defined-only", _core.__file__], capture_output=True, text=True, check=True
+    )
+    names = {line.split()[-1] for line in listing.stdout.splitlines()}
+    # The sanitizers add symbols of their own.
+    assert {name for name in names if not re.match(r"_*(asan|ubsan|odr)", name)} == {"PyInit__core"}
