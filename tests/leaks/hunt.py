@@ -1,0 +1,235 @@
+"""Runs each test many times in one process, and reports those that leave more behind each time.
+
+A test is first run a few times to fill caches. Then it is run again and again, and after each run three
+figures are taken: the blocks that CPython's allocator has given out, the objects that its garbage collector
+knows, and the bytes that malloc has given out. A figure that grew in *every* run is suspect; the test is then
+measured once more, over more runs, and only if the figure still grows each time is it reported as a leak.
+
+    python tests/leaks/hunt.py [--warmups N] [--runs N] [--interpreted] [pytest arguments]
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import ctypes
+import functools
+import gc
+import itertools
+import linecache
+import re
+import sys
+from typing import NamedTuple
+
+import pytest
+from _pytest.fixtures import FixtureDef
+from _pytest.runner import runtestprotocol
+
+from magneto import _core
+
+
+class Mallinfo(ctypes.Structure):
+    """glibc's `struct mallinfo2`."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+    ]
+
+
+class Figures(NamedTuple):
+    """What is in use at one moment, or the growth between two."""
+
+    blocks: int
+    objects: int
+    bytes: int
+
+    def grown(self, before: Figures) -> Figures:
+        return Figures(*(now - then for now, then in zip(self, before, strict=True)))
+
+
+# Fewer bytes than this in a run are malloc's own affair; a leaked block shows with more.
+LEAST = Figures(blocks=1, objects=1, bytes=16)
+
+
+def malloc_bytes_in_use() -> int:
+    """The bytes that malloc has given out, or 0 where libc does not tell."""
+    try:
+        mallinfo2 = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError):
+        return 0
+    mallinfo2.restype = Mallinfo
+    info = mallinfo2()
+    return int(info.uordblks + info.hblkhd)
+
+
+def clear_caches() -> None:
+    """Empty the standard library's caches, which grow for good reasons."""
+    re.purge()
+    linecache.clearcache()
+    sys._clear_type_cache()
+    for name, module in list(sys.modules.items()):
+        registry = getattr(module, "__warningregistry__", None)
+        if registry:
+            registry.clear()
+        if name in ("typing", "inspect", "tokenize", "fnmatch", "ast"):
+            for value in list(vars(module).values()):
+                if isinstance(value, functools._lru_cache_wrapper):
+                    value.cache_clear()
+    for clean in getattr(sys.modules.get("typing"), "_cleanups", ()):
+        clean()
+
+
+def measure() -> Figures:
+    """Take the three figures, when all garbage is gone."""
+    clear_caches()
+    for _ in range(3):
+        gc.collect()
+    return Figures(sys.getallocatedblocks(), len(gc.get_objects()), malloc_bytes_in_use())
+
+
+class Sibling:
+    """Stands for another test of the same file, so that pytest tears down no more than the test itself."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self.parents = item.listchain()[:-1]
+
+    def listchain(self) -> list[object]:
+        return list(self.parents)
+
+
+def is_finished(finish: object) -> bool:
+    """Whether this is the `finish` method of a fixture that is finished."""
+    fixture = getattr(finish, "__self__", None)
+    return isinstance(fixture, FixtureDef) and fixture.cached_result is None
+
+
+class Hunter:
+    """A pytest plugin that runs each test many times."""
+
+    def __init__(self, warmups: int, runs: int, interpreted: bool) -> None:
+        self.warmups = warmups
+        self.runs = runs
+        self.interpreted = interpreted
+        self.hunted = 0
+        self.left_out: dict[str, int] = {}
+        self.leaks: list[str] = []
+
+    def run_once(self, item: pytest.Item) -> list[pytest.TestReport]:
+        """Run a test with its fixtures from scratch."""
+        item._initrequest()  # type: ignore[attr-defined]
+        before = _core.interpret_all(True) if self.interpreted else None
+        try:
+            return runtestprotocol(item, nextitem=Sibling(item), log=False)
+        finally:
+            if before is not None:
+                _core.interpret_all(before)
+            self.forget_finished_fixtures(item)
+
+    def forget_finished_fixtures(self, item: pytest.Item) -> None:
+        """Drop what a fixture that outlives the test (tmp_path_factory, say) keeps of each run.
+
+        pytest has it remember every fixture that was built on it, to be finished before it. Those of the test
+        are finished by now.
+        """
+        for definitions in item._fixtureinfo.name2fixturedefs.values():  # type: ignore[attr-defined]
+            for definition in definitions:
+                finalizers = definition._finalizers
+                finalizers[:] = [
+                    finalizer
+                    for finalizer in finalizers
+                    if not isinstance(finalizer, functools.partial) or not is_finished(finalizer.func)
+                ]
+
+    def growth(self, item: pytest.Item, runs: int) -> list[Figures]:
+        """Run a test `runs` times; gives how much each figure grew in each run."""
+        # What is there by now (torch, say) need not be looked through after each run.
+        gc.collect()
+        gc.freeze()
+        # The figures go into an array made beforehand, as objects that hold them would be counted themselves.
+        width = len(Figures._fields)
+        table = array.array("q", bytes(8 * width * (runs + 1)))
+        for index in range(runs + 1):
+            if index:
+                self.run_once(item)
+            for column, figure in enumerate(measure()):
+                table[width * index + column] = figure
+        gc.unfreeze()
+        rows = [Figures(*table[start : start + width]) for start in range(0, len(table), width)]
+        return [now.grown(then) for then, now in itertools.pairwise(rows)]
+
+    def suspects(self, growth: list[Figures]) -> list[str]:
+        """The names of the figures that grew in every run."""
+        return [
+            name
+            for name in Figures._fields
+            if all(getattr(step, name) >= getattr(LEAST, name) for step in growth)
+        ]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        mark = item.get_closest_marker("no_leak_hunt")
+        if mark is not None:
+            reason = mark.args[0]
+            self.left_out[reason] = self.left_out.get(reason, 0) + 1
+            item.session._setupstate.teardown_exact(nextitem)
+        else:
+            self.hunt(item, nextitem)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def hunt(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        reports = self.run_once(item)
+        if all(report.passed for report in reports):
+            for _ in range(self.warmups - 1):
+                self.run_once(item)
+            growth = self.growth(item, self.runs)
+            if self.suspects(growth):
+                growth = self.growth(item, self.runs * 3)
+            grown = self.suspects(growth)
+            self.hunted += 1
+            if grown:
+                steps = "; ".join(f"{name} {[getattr(step, name) for step in growth]}" for name in grown)
+                self.leaks.append(f"{item.nodeid}: {steps}")
+                reports[1].outcome = "failed"
+                reports[1].longrepr = f"leaks: {steps}"
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.session._setupstate.teardown_exact(nextitem)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        write = terminalreporter.write_line
+        terminalreporter.section("leak hunt")
+        for reason, count in sorted(self.left_out.items()):
+            write(f"left out: {count} tests ({reason})")
+        for leak in self.leaks:
+            write(f"LEAK {leak}")
+        write(f"{self.hunted} tests hunted, {len(self.leaks)} leaks")
+
+
+def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--warmups", type=int, default=3, help="runs before the first measurement")
+    parser.add_argument("--runs", type=int, default=4, help="measured runs")
+    parser.add_argument(
+        "--interpreted",
+        action="store_true",
+        help="have magneto's interpreter execute the tests themselves too",
+    )
+    return parser.parse_known_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    options, rest = parse(arguments)
+    hunter = Hunter(options.warmups, options.runs, options.interpreted)
+    # pytest's own records of each run would grow: no cache, no captured log, no rewriting of tracebacks.
+    rest = ["-q", "-p", "no:cacheprovider", "-p", "no:logging", "-p", "no:hypothesispytest", *rest]
+    status = pytest.main(rest, plugins=[hunter])
+    return 1 if hunter.leaks else int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
