@@ -1,0 +1,242 @@
+/* CPython 3.11's internals behind functions: what libpython does not export, and what only one place should know. */
+#include "cpython311.h"
+
+#define NEED_OPCODE_TABLES
+#define _PyOpcode_Deopt mg_opcode_base
+#define _PyOpcode_Caches mg_opcode_caches
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-const-variable"
+#include "internal/pycore_opcode.h"
+#pragma GCC diagnostic pop
+
+/* ---- pending work ---- */
+
+/* Clears the request for an asynchronous exception, leaving the other requests as they are. */
+static void
+async_exception_taken(PyInterpreterState *interp)
+{
+    struct _ceval_state *ceval = &interp->ceval;
+    ceval->pending.async_exc = 0;
+    /* The other flags may be on for another thread (signals, pending calls belong to the main one): leaving the
+     * breaker set costs one more visit, clearing it could lose a request. */
+    if (!_Py_atomic_load_relaxed(&ceval->gil_drop_request) &&
+        !_Py_atomic_load_relaxed(&ceval->pending.calls_to_do) &&
+        !_Py_atomic_load_relaxed(&interp->runtime->ceval.signals_pending)) {
+        _Py_atomic_store_relaxed(&ceval->eval_breaker, 0);
+    }
+}
+
+int
+mg_pending_serve(PyThreadState *tstate)
+{
+    PyInterpreterState *interp = tstate->interp;
+    if (Py_MakePendingCalls() != 0) { /* signals first, then the queue; both on the main thread only */
+        return MG_ERR;
+    }
+    if (_Py_atomic_load_relaxed(&interp->ceval.gil_drop_request)) {
+        PyThreadState *saved = PyEval_SaveThread();
+        PyEval_RestoreThread(saved);
+    }
+    if (tstate->async_exc != NULL) {
+        PyObject *exc = tstate->async_exc;
+        tstate->async_exc = NULL;
+        async_exception_taken(interp);
+        PyErr_SetNone(exc);
+        Py_DECREF(exc);
+        return MG_ERR;
+    }
+    return MG_OK;
+}
+
+/* ---- frames, tracebacks, trace functions ---- */
+
+void
+mg_traceback_here(PyThreadState *tstate, MgFrame *frame)
+{
+    if (_PyFrame_IsIncomplete(frame)) {
+        return;
+    }
+    PyFrameObject *object = frame->frame_obj;
+    if (object != NULL) {
+        PyTraceBack_Here(object);
+        return;
+    }
+    /* PyThreadState_GetFrame makes the object of the current frame; if it can't, it clears the exception. */
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    object = PyThreadState_GetFrame(tstate);
+    PyErr_Restore(type, value, traceback);
+    if (object != NULL) {
+        PyTraceBack_Here(object);
+        Py_DECREF(object);
+    }
+}
+
+/* Calls one trace function with tracing off, as CPython does; an exception of its own replaces the one in flight. */
+static void
+call_trace_function(PyThreadState *tstate, Py_tracefunc function, PyObject *self, int what, PyObject *argument)
+{
+    if (function == NULL || tstate->tracing) {
+        return;
+    }
+    PyFrameObject *object = PyThreadState_GetFrame(tstate);
+    if (object == NULL) {
+        return;
+    }
+    int old_what = tstate->tracing_what;
+    tstate->tracing_what = what;
+    PyThreadState_EnterTracing(tstate);
+    int result = function(self, object, what, argument);
+    PyThreadState_LeaveTracing(tstate);
+    tstate->tracing_what = old_what;
+    (void)result;
+    Py_DECREF(object);
+}
+
+void
+mg_trace_exception(PyThreadState *tstate, MgFrame *frame)
+{
+    if (tstate->c_tracefunc == NULL || _PyFrame_IsIncomplete(frame)) {
+        return;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyObject *argument =
+        PyTuple_Pack(3, type, value ? value : Py_None, traceback ? traceback : Py_None);
+    if (argument == NULL) {
+        PyErr_Restore(type, value, traceback);
+        return;
+    }
+    call_trace_function(tstate, tstate->c_tracefunc, tstate->c_traceobj, PyTrace_EXCEPTION, argument);
+    Py_DECREF(argument);
+    if (PyErr_Occurred()) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+    }
+    else {
+        PyErr_Restore(type, value, traceback);
+    }
+}
+
+void
+mg_trace_unwind(PyThreadState *tstate, MgFrame *frame)
+{
+    if (_PyFrame_IsIncomplete(frame)) {
+        return;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    call_trace_function(tstate, tstate->c_tracefunc, tstate->c_traceobj, PyTrace_RETURN, NULL);
+    if (!PyErr_Occurred()) {
+        call_trace_function(tstate, tstate->c_profilefunc, tstate->c_profileobj, PyTrace_RETURN, NULL);
+    }
+    if (PyErr_Occurred()) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+    }
+    else {
+        PyErr_Restore(type, value, traceback);
+    }
+}
+
+PyObject *
+mg_frame_locals_for_import(PyThreadState *tstate, MgFrame *frame)
+{
+    PyFrameObject *object = PyThreadState_GetFrame(tstate);
+    if (object == NULL) {
+        return NULL;
+    }
+    int result = PyFrame_FastToLocalsWithError(object);
+    Py_DECREF(object);
+    if (result < 0) {
+        return NULL;
+    }
+    if (frame->f_locals == NULL) {
+        PyErr_SetString(PyExc_SystemError, "no locals found during 'import *'");
+    }
+    return frame->f_locals;
+}
+
+void
+mg_frame_locals_written(PyThreadState *tstate)
+{
+    PyFrameObject *object = PyThreadState_GetFrame(tstate);
+    if (object != NULL) {
+        PyFrame_LocalsToFast(object, 0);
+        Py_DECREF(object);
+    }
+}
+
+/* ---- coroutines and async generators ---- */
+
+/* 1 for a coroutine, or a generator that types.coroutine marked as one. */
+static int
+is_coroutine(PyObject *object)
+{
+    if (PyCoro_CheckExact(object)) {
+        return 1;
+    }
+    return PyGen_CheckExact(object) && (((PyGenObject *)object)->gi_code->co_flags & CO_ITERABLE_COROUTINE) != 0;
+}
+
+PyObject *
+mg_awaitable_iter(PyObject *object)
+{
+    if (is_coroutine(object)) {
+        return Py_NewRef(object);
+    }
+    PyTypeObject *type = Py_TYPE(object);
+    if (type->tp_as_async == NULL || type->tp_as_async->am_await == NULL) {
+        PyErr_Format(PyExc_TypeError, "object %.100s can't be used in 'await' expression", type->tp_name);
+        return NULL;
+    }
+    PyObject *result = type->tp_as_async->am_await(object);
+    if (result == NULL) {
+        return NULL;
+    }
+    if (is_coroutine(result)) {
+        PyErr_SetString(PyExc_TypeError, "__await__() returned a coroutine");
+        Py_CLEAR(result);
+    }
+    else if (!PyIter_Check(result)) {
+        PyErr_Format(PyExc_TypeError, "__await__() returned non-iterator of type '%.100s'",
+                     Py_TYPE(result)->tp_name);
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+int
+mg_coroutine_is_awaiting(PyObject *coroutine)
+{
+    PyGenObject *gen = (PyGenObject *)coroutine;
+    if (gen->gi_frame_state == FRAME_CREATED || gen->gi_frame_state >= FRAME_CLEARED) {
+        return 0;
+    }
+    MgUnit next = ((MgFrame *)gen->gi_iframe)->prev_instr[1];
+    return mg_opcode_base[_Py_OPCODE(next)] == RESUME && _Py_OPARG(next) >= 2;
+}
+
+/* The layout of CPython's private wrapper for a value yielded by an async generator. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *value; /* strong */
+} WrappedValue;
+
+extern PyTypeObject _PyAsyncGenWrappedValue_Type;
+
+PyObject *
+mg_async_gen_wrap(PyObject *value)
+{
+    WrappedValue *wrapped = PyObject_GC_New(WrappedValue, &_PyAsyncGenWrappedValue_Type);
+    if (wrapped == NULL) {
+        Py_DECREF(value);
+        return NULL;
+    }
+    wrapped->value = value;
+    PyObject_GC_Track(wrapped);
+    return (PyObject *)wrapped;
+}

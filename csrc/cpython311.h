@@ -1,0 +1,107 @@
+/* All that knows CPython 3.11's internal structs: frames, code, the thread's frame chain, pending work.
+ *
+ * No other file includes a pycore_ header or defines Py_BUILD_CORE. The inline accessors below are what the
+ * interpreter's hot loop needs; everything else is a function in cpython311.c. */
+#ifndef MG_CPYTHON311_H
+#define MG_CPYTHON311_H
+
+#ifndef Py_BUILD_CORE
+#define Py_BUILD_CORE 1
+#endif
+#include "magneto.h"
+
+#include <stdbool.h>
+
+#if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030c0000
+#error "magneto knows the frame layout of CPython 3.11 only"
+#endif
+
+#include "internal/pycore_ceval.h"
+#include "internal/pycore_code.h"
+#include "internal/pycore_frame.h"
+#include "internal/pycore_interp.h"
+#include "internal/pycore_object.h"
+#include "internal/pycore_pyerrors.h"
+#include "internal/pycore_pystate.h"
+#include "frameobject.h"
+#include "opcode.h"
+
+typedef struct _PyInterpreterFrame MgFrame;
+typedef _PyCFrame MgCFrame;
+typedef _Py_CODEUNIT MgUnit;
+
+/* From a specialised opcode to the one it was made of, and the number of inline cache units behind each. */
+extern const uint8_t mg_opcode_base[256];
+extern const uint8_t mg_opcode_caches[256];
+
+/* The first instruction of the frame's code. */
+static inline MgUnit *
+mg_frame_code_start(MgFrame *frame)
+{
+    return _PyCode_CODE(frame->f_code);
+}
+
+/* Makes `frame` the current one of the thread, under a C-level link that lives on the C stack. */
+static inline void
+mg_frame_enter(PyThreadState *tstate, MgFrame *frame, MgCFrame *link)
+{
+    MgCFrame *outer = tstate->cframe;
+    link->use_tracing = outer->use_tracing;
+    link->previous = outer;
+    link->current_frame = frame;
+    frame->is_entry = true;
+    frame->previous = outer->current_frame;
+    tstate->cframe = link;
+}
+
+/* Undoes mg_frame_enter; a trace function that was set meanwhile stays in force for the outer frame. */
+static inline void
+mg_frame_leave(PyThreadState *tstate, MgCFrame *link)
+{
+    tstate->cframe = link->previous;
+    tstate->cframe->use_tracing = link->use_tracing;
+}
+
+/* Whether something waits for this thread: a signal, a pending call, a GIL request, an asynchronous exception. */
+static inline int
+mg_pending_work(PyThreadState *tstate)
+{
+    return _Py_atomic_load_relaxed(&tstate->interp->ceval.eval_breaker);
+}
+
+static inline int
+mg_recursion_enter(PyThreadState *tstate)
+{
+    return MG_UNLIKELY(tstate->recursion_remaining-- <= 0) ? _Py_CheckRecursiveCall(tstate, "") : 0;
+}
+
+static inline void
+mg_recursion_leave(PyThreadState *tstate)
+{
+    tstate->recursion_remaining++;
+}
+
+/* Serves whatever waits, in CPython's order. MG_OK, or MG_ERR with the exception that came of it. */
+int mg_pending_serve(PyThreadState *tstate);
+
+/* Adds an entry for the current frame to the traceback of the exception in flight. */
+void mg_traceback_here(PyThreadState *tstate, MgFrame *frame);
+
+/* Tells a trace or profile function that was set in mid-frame of an exception, or of the frame's end by one. */
+void mg_trace_exception(PyThreadState *tstate, MgFrame *frame);
+void mg_trace_unwind(PyThreadState *tstate, MgFrame *frame);
+
+/* The awaitable's iterator, for `await`; NULL with an exception. */
+PyObject *mg_awaitable_iter(PyObject *object);
+
+/* 1 if the coroutine is suspended in an `await` or `yield from`. */
+int mg_coroutine_is_awaiting(PyObject *coroutine);
+
+/* Wraps a value that an async generator yields, so that it can be told from what it awaits. Steals `value`. */
+PyObject *mg_async_gen_wrap(PyObject *value);
+
+/* The dict of the frame's names as `import *` sees it, and writing it back. Results are borrowed. */
+PyObject *mg_frame_locals_for_import(PyThreadState *tstate, MgFrame *frame);
+void mg_frame_locals_written(PyThreadState *tstate);
+
+#endif

@@ -1,0 +1,160 @@
+/* The PEP 523 hook: who gets which frame.
+ *
+ * CPython has one hook for an interpreter. Ours is installed only while something needs it (`users` > 0), looks at the
+ * state of its own thread, and passes every frame that is not for us to whoever was there before, or to CPython. The
+ * state of a thread is plain data in thread-local storage: nothing is allocated, so thread exit has nothing to free,
+ * and after the interpreter's end the hook can still be called safely.
+ *
+ * Others use the hook too (torch._dynamo does, and swaps it at will). So:
+ *   - if somebody sits on top of us when we want to leave, we stay where we are and pass everything on;
+ *   - if two hooks end up with each other as predecessor, a frame that comes back to us while we are passing it on goes
+ *     to CPython: no endless loop. */
+#include "hook.h"
+
+#include "interp.h"
+
+#include <pthread.h>
+
+/* What the hook knows about a thread. */
+typedef struct {
+    int interpreting;     /* depth of mg_hook_interpret on this thread */
+    MgFrame *passing_on;  /* the frame that is on its way to the hook below ours */
+} ThreadState;
+
+static __thread ThreadState thread __attribute__((tls_model("initial-exec")));
+
+static struct {
+    PyInterpreterState *interp; /* the one interpreter that is served */
+    _PyFrameEvalFunction below; /* who was there before us; NULL is CPython */
+    int users;                  /* guarded by the GIL, like all here */
+    int all;                    /* mg_hook_interpret_all is on */
+    uint64_t frames;
+} hook;
+
+/* Gives a frame to whoever was there before us. */
+static PyObject *
+pass_on(PyThreadState *tstate, MgFrame *frame, int throwflag)
+{
+    if (hook.below == NULL || thread.passing_on == frame) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
+    MgFrame *outer = thread.passing_on;
+    thread.passing_on = frame;
+    PyObject *result = hook.below(tstate, frame, throwflag);
+    thread.passing_on = outer;
+    return result;
+}
+
+static PyObject *
+hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
+{
+    if (hook.all || thread.interpreting) {
+        hook.frames++;
+        return mg_interp_eval(tstate, frame, throwflag);
+    }
+    return pass_on(tstate, frame, throwflag);
+}
+
+int
+mg_hook_installed(void)
+{
+    return _PyInterpreterState_GetEvalFrameFunc(hook.interp) == hook_eval;
+}
+
+static void
+install(void)
+{
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(hook.interp);
+    if (current != hook_eval) {
+        hook.below = current == _PyEval_EvalFrameDefault ? NULL : current;
+        _PyInterpreterState_SetEvalFrameFunc(hook.interp, hook_eval);
+    }
+}
+
+static void
+uninstall(void)
+{
+    if (mg_hook_installed()) {
+        _PyInterpreterState_SetEvalFrameFunc(hook.interp, hook.below != NULL ? hook.below : _PyEval_EvalFrameDefault);
+        hook.below = NULL;
+    }
+}
+
+void
+mg_hook_acquire(void)
+{
+    hook.users++;
+    install(); /* also if somebody took it from us meanwhile */
+}
+
+void
+mg_hook_release(void)
+{
+    if (--hook.users == 0) {
+        uninstall();
+    }
+}
+
+/* After a fork only the forking thread is left, so only its use of the hook counts. */
+static void
+after_fork_in_child(void)
+{
+    hook.users = (hook.all != 0) + thread.interpreting;
+}
+
+int
+mg_hook_init(void)
+{
+    PyInterpreterState *interp = PyInterpreterState_Get();
+    if (interp != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "magneto does not support subinterpreters");
+        return MG_ERR;
+    }
+    if (hook.interp == NULL) {
+        hook.interp = interp;
+        if (pthread_atfork(NULL, NULL, after_fork_in_child) != 0) {
+            PyErr_NoMemory();
+            return MG_ERR;
+        }
+        mg_interp_init();
+    }
+    return MG_OK;
+}
+
+int
+mg_hook_interpret_all(int enable)
+{
+    int before = hook.all;
+    if (enable && !before) {
+        hook.all = 1;
+        mg_hook_acquire();
+    }
+    else if (!enable && before) {
+        hook.all = 0;
+        mg_hook_release();
+    }
+    return before;
+}
+
+PyObject *
+mg_hook_interpret(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    mg_hook_acquire();
+    thread.interpreting++;
+    PyObject *result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+    thread.interpreting--;
+    mg_hook_release();
+    return result;
+}
+
+int
+mg_hook_users(void)
+{
+    return hook.users;
+}
+
+uint64_t
+mg_hook_frames(void)
+{
+    return hook.frames;
+}

@@ -1,0 +1,1452 @@
+/* The interpreter: one loop over CPython's own frames, one handler for each opcode of CPython 3.11.
+ *
+ * A frame arrives from the hook with its arguments bound and leaves as CPython expects it back: the value returned, or
+ * NULL with an exception set, the stack empty (or, for a generator that yields, saved), the thread's frame chain as it
+ * was. Python functions are called through their vectorcall, so CPython pushes and pops their frames, and the hook
+ * hands them here.
+ *
+ * Invariants, at the start of each instruction:
+ *   - frame->prev_instr is the unit before `next`, or the last unit of the instruction before it;
+ *   - [stack base, sp) holds strong references or NULL where the bytecode says so;
+ *   - link.current_frame is `frame`, and tstate->cframe is &link.
+ * frame->stacktop is -1 while a frame executes, so that the garbage collector and frame.clear() leave its stack alone.
+ *
+ * Specialised opcodes are executed as what they were made of, and inline caches are skipped: CPython may specialise
+ * the same code object at the same time, on another thread or in another frame.
+ *
+ * A frame can be handed over to CPython before any instruction (see hand_over): that is how a trace function set in
+ * mid-frame gets its events, and how a generator object is made. */
+#include "interp.h"
+
+#include "check.h"
+#include "except.h"
+#include "match.h"
+#include "ops.h"
+
+int mg_interp_counting;
+uint64_t mg_interp_counts[256];
+
+/* Every opcode that the compiler of CPython 3.11 can emit. */
+#define MG_OPCODES(X) \
+    X(POP_TOP) X(PUSH_NULL) X(NOP) X(UNARY_POSITIVE) X(UNARY_NEGATIVE) X(UNARY_NOT) X(UNARY_INVERT) \
+    X(BINARY_SUBSCR) X(GET_LEN) X(MATCH_MAPPING) X(MATCH_SEQUENCE) X(MATCH_KEYS) X(PUSH_EXC_INFO) \
+    X(CHECK_EXC_MATCH) X(CHECK_EG_MATCH) X(WITH_EXCEPT_START) X(GET_AITER) X(GET_ANEXT) X(BEFORE_ASYNC_WITH) \
+    X(BEFORE_WITH) X(END_ASYNC_FOR) X(STORE_SUBSCR) X(DELETE_SUBSCR) X(GET_ITER) X(GET_YIELD_FROM_ITER) \
+    X(PRINT_EXPR) X(LOAD_BUILD_CLASS) X(LOAD_ASSERTION_ERROR) X(RETURN_GENERATOR) X(LIST_TO_TUPLE) \
+    X(RETURN_VALUE) X(IMPORT_STAR) X(SETUP_ANNOTATIONS) X(YIELD_VALUE) X(ASYNC_GEN_WRAP) X(PREP_RERAISE_STAR) \
+    X(POP_EXCEPT) X(STORE_NAME) X(DELETE_NAME) X(UNPACK_SEQUENCE) X(FOR_ITER) X(UNPACK_EX) X(STORE_ATTR) \
+    X(DELETE_ATTR) X(STORE_GLOBAL) X(DELETE_GLOBAL) X(SWAP) X(LOAD_CONST) X(LOAD_NAME) X(BUILD_TUPLE) \
+    X(BUILD_LIST) X(BUILD_SET) X(BUILD_MAP) X(LOAD_ATTR) X(COMPARE_OP) X(IMPORT_NAME) X(IMPORT_FROM) \
+    X(JUMP_FORWARD) X(JUMP_IF_FALSE_OR_POP) X(JUMP_IF_TRUE_OR_POP) X(POP_JUMP_FORWARD_IF_FALSE) \
+    X(POP_JUMP_FORWARD_IF_TRUE) X(LOAD_GLOBAL) X(IS_OP) X(CONTAINS_OP) X(RERAISE) X(COPY) X(BINARY_OP) X(SEND) \
+    X(LOAD_FAST) X(STORE_FAST) X(DELETE_FAST) X(POP_JUMP_FORWARD_IF_NOT_NONE) X(POP_JUMP_FORWARD_IF_NONE) \
+    X(RAISE_VARARGS) X(GET_AWAITABLE) X(MAKE_FUNCTION) X(BUILD_SLICE) X(JUMP_BACKWARD_NO_INTERRUPT) X(MAKE_CELL) \
+    X(LOAD_CLOSURE) X(LOAD_DEREF) X(STORE_DEREF) X(DELETE_DEREF) X(JUMP_BACKWARD) X(CALL_FUNCTION_EX) \
+    X(EXTENDED_ARG) X(LIST_APPEND) X(SET_ADD) X(MAP_ADD) X(LOAD_CLASSDEREF) X(COPY_FREE_VARS) X(RESUME) \
+    X(MATCH_CLASS) X(FORMAT_VALUE) X(BUILD_CONST_KEY_MAP) X(BUILD_STRING) X(LOAD_METHOD) X(LIST_EXTEND) \
+    X(SET_UPDATE) X(DICT_MERGE) X(DICT_UPDATE) X(PRECALL) X(CALL) X(KW_NAMES) X(POP_JUMP_BACKWARD_IF_NOT_NONE) \
+    X(POP_JUMP_BACKWARD_IF_NONE) X(POP_JUMP_BACKWARD_IF_FALSE) X(POP_JUMP_BACKWARD_IF_TRUE)
+
+#define MG_HANDLED(NAME) [NAME] = 1,
+static const uint8_t handled[256] = {MG_OPCODES(MG_HANDLED)};
+#undef MG_HANDLED
+
+int
+mg_interp_handles(int opcode)
+{
+    return opcode >= 0 && opcode < 256 && handled[opcode];
+}
+
+/* Where the handler of each opcode is, specialised ones included; set by mg_interp_init. */
+static const void *handlers[256];
+
+/* ---- the vocabulary of the loop ---- */
+
+#define PUSH(value) (*sp++ = (value))
+#define POP() (*--sp)
+#define PEEK(n) (sp[-(n)])
+#define TOP() (sp[-1])
+
+#define OP(NAME) op_##NAME: frame->prev_instr = next++;
+#define NAME_AT(index) PyTuple_GET_ITEM(names, (index))
+#define SKIP_CACHES(NAME) (next += INLINE_CACHE_ENTRIES_##NAME)
+
+/* To the next instruction. The low byte becomes 255, the probe, if something wants to see each instruction. */
+#define DISPATCH() \
+    do { \
+        unsigned word = *next; \
+        oparg = word >> 8; \
+        goto *handlers[(word & 255) | link.use_tracing | probe]; \
+    } while (0)
+
+/* To the next instruction in a sequence that must not be interrupted: after EXTENDED_ARG or KW_NAMES. */
+#define DISPATCH_CHAINED(prefix) \
+    do { \
+        unsigned word = *next; \
+        oparg = (int)((unsigned)(prefix) << 8 | word >> 8); \
+        goto *handlers[(word & 255) | (probe & ~link.use_tracing)]; \
+    } while (0)
+
+/* To the next instruction after one that may have run for long, or jumped back: others get their turn first. */
+#define DISPATCH_SERVING() \
+    do { \
+        if (MG_UNLIKELY(mg_pending_work(tstate))) { \
+            goto serve; \
+        } \
+        DISPATCH(); \
+    } while (0)
+
+#define ERROR_IF(condition) \
+    do { \
+        if (MG_UNLIKELY(condition)) { \
+            goto error; \
+        } \
+    } while (0)
+
+/* Drops `count` values off the stack. */
+static inline PyObject **
+drop(PyObject **sp, Py_ssize_t count)
+{
+    while (count-- > 0) {
+        PyObject *value = *--sp;
+        Py_DECREF(value);
+    }
+    return sp;
+}
+
+/* Truth of a value (stolen): 1, 0 or -1. */
+static inline int
+take_truth(PyObject *value)
+{
+    if (value == Py_True || value == Py_False) {
+        int truth = value == Py_True;
+        Py_DECREF(value);
+        return truth;
+    }
+    int truth = PyObject_IsTrue(value);
+    Py_DECREF(value);
+    return truth;
+}
+
+/* A tuple of the `count` values below `sp`, whose references it takes. */
+static PyObject *
+tuple_from_stack(PyObject **sp, Py_ssize_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    if (tuple != NULL) {
+        for (Py_ssize_t i = 0; i < count; i++) {
+            PyTuple_SET_ITEM(tuple, i, sp[i - count]);
+        }
+    }
+    return tuple;
+}
+
+static PyObject *
+list_from_stack(PyObject **sp, Py_ssize_t count)
+{
+    PyObject *list = PyList_New(count);
+    if (list != NULL) {
+        for (Py_ssize_t i = 0; i < count; i++) {
+            PyList_SET_ITEM(list, i, sp[i - count]);
+        }
+    }
+    return list;
+}
+
+/* A set of the `count` values below `sp`, which stay where they are. */
+static PyObject *
+set_from_stack(PyObject **sp, Py_ssize_t count)
+{
+    PyObject *set = PySet_New(NULL);
+    for (Py_ssize_t i = 0; set != NULL && i < count; i++) {
+        if (PySet_Add(set, sp[i - count]) < 0) {
+            Py_CLEAR(set);
+        }
+    }
+    return set;
+}
+
+/* A dict of the values below `sp`, which stay where they are: pairs, or values whose keys are in a tuple. */
+static PyObject *
+dict_from_stack(PyObject **sp, Py_ssize_t count, PyObject *keys)
+{
+    PyObject *dict = _PyDict_NewPresized(count);
+    for (Py_ssize_t i = 0; dict != NULL && i < count; i++) {
+        PyObject *key = keys != NULL ? PyTuple_GET_ITEM(keys, i) : sp[2 * (i - count)];
+        PyObject *value = keys != NULL ? sp[i - count] : sp[2 * (i - count) + 1];
+        if (PyDict_SetItem(dict, key, value) < 0) {
+            Py_CLEAR(dict);
+        }
+    }
+    return dict;
+}
+
+/* container[key]; the commonest pairs without the detour through slots. */
+static inline PyObject *
+subscript(PyObject *container, PyObject *key)
+{
+    if (PyDict_CheckExact(container)) {
+        PyObject *value = PyDict_GetItemWithError(container, key);
+        if (MG_LIKELY(value != NULL)) {
+            return Py_NewRef(value);
+        }
+        if (!PyErr_Occurred()) {
+            _PyErr_SetKeyError(key);
+        }
+        return NULL;
+    }
+    if (PyLong_CheckExact(key)) {
+        Py_ssize_t size = Py_SIZE(key);
+        if (size == 0 || size == 1) {
+            size_t index = size == 0 ? 0 : ((PyLongObject *)key)->ob_digit[0];
+            if (PyList_CheckExact(container) && index < (size_t)PyList_GET_SIZE(container)) {
+                return Py_NewRef(PyList_GET_ITEM(container, index));
+            }
+            if (PyTuple_CheckExact(container) && index < (size_t)PyTuple_GET_SIZE(container)) {
+                return Py_NewRef(PyTuple_GET_ITEM(container, index));
+            }
+        }
+    }
+    return PyObject_GetItem(container, key);
+}
+
+/* The value of a global or builtin name, new. */
+static inline PyObject *
+load_global(MgFrame *frame, PyObject *name)
+{
+    PyObject *globals = frame->f_globals, *builtins = frame->f_builtins;
+    Py_hash_t hash = ((PyASCIIObject *)name)->hash;
+    if (MG_LIKELY(hash != -1 && PyDict_CheckExact(globals) && PyDict_CheckExact(builtins))) {
+        PyObject *value = _PyDict_GetItem_KnownHash(globals, name, hash);
+        if (value == NULL && !PyErr_Occurred()) {
+            value = _PyDict_GetItem_KnownHash(builtins, name, hash);
+        }
+        if (MG_LIKELY(value != NULL)) {
+            return Py_NewRef(value);
+        }
+        if (PyErr_Occurred()) {
+            return NULL;
+        }
+    }
+    return mg_ops_load_global(globals, builtins, name);
+}
+
+/* A function object from code, with the parts that `flags` says lie below `sp` on the stack. Moves *top. */
+static PyObject *
+make_function(MgFrame *frame, PyObject *code, int flags, PyObject ***top)
+{
+    PyFunctionObject *function = (PyFunctionObject *)PyFunction_New(code, frame->f_globals);
+    if (function == NULL) {
+        return NULL;
+    }
+    PyObject **sp = *top;
+    if (flags & 8) {
+        function->func_closure = POP();
+    }
+    if (flags & 4) {
+        function->func_annotations = POP();
+    }
+    if (flags & 2) {
+        function->func_kwdefaults = POP();
+    }
+    if (flags & 1) {
+        function->func_defaults = POP();
+    }
+    *top = sp;
+    return (PyObject *)function;
+}
+
+/* `a + b` of strings about to be stored where `a` lives: takes the reference out of the local, so that the string can
+ * grow in place. Without this, building a string by += would be quadratic. */
+static PyObject *
+append_string(PyObject **locals, const MgUnit *store, PyObject *left, PyObject *right)
+{
+    if (mg_opcode_base[_Py_OPCODE(*store)] == STORE_FAST && locals[_Py_OPARG(*store)] == left) {
+        locals[_Py_OPARG(*store)] = NULL;
+        Py_DECREF(left); /* the stack's reference is the last of ours */
+    }
+    PyUnicode_Append(&left, right); /* steals left; NULL on error */
+    Py_DECREF(right);
+    return left;
+}
+
+/* ---- the loop ---- */
+
+static PyObject *
+run(PyThreadState *tstate, MgFrame *frame, int throwflag)
+{
+    if (MG_UNLIKELY(frame == NULL)) { /* mg_interp_init asks for the labels */
+#define MG_LABEL(NAME) [NAME] = &&op_##NAME,
+        static const void *const labels[256] = {MG_OPCODES(MG_LABEL)};
+#undef MG_LABEL
+        for (int i = 0; i < 256; i++) {
+            const void *label = labels[mg_opcode_base[i]];
+            handlers[i] = label != NULL ? label : &&unknown;
+        }
+        handlers[255] = &&instrument;
+        return NULL;
+    }
+
+    MgCFrame link;
+    mg_frame_enter(tstate, frame, &link);
+    if (mg_recursion_enter(tstate)) {
+        tstate->recursion_remaining--;
+        goto unwound;
+    }
+
+    PyCodeObject *const code = frame->f_code;
+    PyObject *const consts = code->co_consts;
+    PyObject *const names = code->co_names;
+    PyObject **const locals = frame->localsplus;
+    MgUnit *next = frame->prev_instr + 1;
+    PyObject **sp = locals + frame->stacktop;
+    PyObject *kwnames = NULL; /* borrowed from consts; between KW_NAMES and CALL */
+    const uint8_t probe = MG_CHECKS || mg_interp_counting ? 255 : 0;
+    int oparg;
+    frame->stacktop = -1;
+
+    if (throwflag) {
+        goto error;
+    }
+    DISPATCH();
+
+    /* ---- stack, constants, locals ---- */
+
+    OP(NOP)
+        DISPATCH();
+
+    OP(RESUME)
+        if (oparg < 2) {
+            DISPATCH_SERVING();
+        }
+        DISPATCH();
+
+    OP(POP_TOP) {
+        PyObject *value = POP();
+        Py_DECREF(value);
+        DISPATCH();
+    }
+
+    OP(PUSH_NULL)
+        PUSH(NULL);
+        DISPATCH();
+
+    OP(COPY) {
+        PyObject *value = PEEK(oparg);
+        PUSH(Py_NewRef(value));
+        DISPATCH();
+    }
+
+    OP(SWAP) {
+        PyObject *value = TOP();
+        TOP() = PEEK(oparg);
+        PEEK(oparg) = value;
+        DISPATCH();
+    }
+
+    OP(LOAD_CONST) {
+        PyObject *value = PyTuple_GET_ITEM(consts, oparg);
+        PUSH(Py_NewRef(value));
+        DISPATCH();
+    }
+
+    OP(LOAD_FAST) {
+        PyObject *value = locals[oparg];
+        if (MG_UNLIKELY(value == NULL)) {
+            goto unbound_local;
+        }
+        PUSH(Py_NewRef(value));
+        DISPATCH();
+    }
+
+    OP(LOAD_CLOSURE) {
+        PyObject *value = locals[oparg];
+        if (MG_UNLIKELY(value == NULL)) {
+            goto unbound_local;
+        }
+        PUSH(Py_NewRef(value));
+        DISPATCH();
+    }
+
+    OP(STORE_FAST) {
+        PyObject *old = locals[oparg];
+        locals[oparg] = POP();
+        Py_XDECREF(old);
+        DISPATCH();
+    }
+
+    OP(DELETE_FAST) {
+        PyObject *old = locals[oparg];
+        if (MG_UNLIKELY(old == NULL)) {
+            goto unbound_local;
+        }
+        locals[oparg] = NULL;
+        Py_DECREF(old);
+        DISPATCH();
+    }
+
+    /* ---- cells ---- */
+
+    OP(MAKE_CELL) {
+        PyObject *cell = PyCell_New(locals[oparg]);
+        ERROR_IF(cell == NULL);
+        PyObject *old = locals[oparg];
+        locals[oparg] = cell;
+        Py_XDECREF(old);
+        DISPATCH();
+    }
+
+    OP(COPY_FREE_VARS) {
+        PyObject *closure = frame->f_func->func_closure;
+        PyObject **free_slot = locals + code->co_nlocalsplus - oparg;
+        for (int i = 0; i < oparg; i++) {
+            free_slot[i] = Py_NewRef(PyTuple_GET_ITEM(closure, i));
+        }
+        DISPATCH();
+    }
+
+    OP(LOAD_DEREF) {
+        PyObject *value = PyCell_GET(locals[oparg]);
+        if (MG_UNLIKELY(value == NULL)) {
+            mg_except_unbound(code, oparg);
+            goto error;
+        }
+        PUSH(Py_NewRef(value));
+        DISPATCH();
+    }
+
+    OP(LOAD_CLASSDEREF) {
+        PyObject *value = mg_ops_load_classderef(frame, oparg);
+        ERROR_IF(value == NULL);
+        PUSH(value);
+        DISPATCH();
+    }
+
+    OP(STORE_DEREF) {
+        PyObject *cell = locals[oparg];
+        PyObject *old = PyCell_GET(cell);
+        PyCell_SET(cell, POP());
+        Py_XDECREF(old);
+        DISPATCH();
+    }
+
+    OP(DELETE_DEREF) {
+        PyObject *cell = locals[oparg];
+        PyObject *old = PyCell_GET(cell);
+        if (MG_UNLIKELY(old == NULL)) {
+            mg_except_unbound(code, oparg);
+            goto error;
+        }
+        PyCell_SET(cell, NULL);
+        Py_DECREF(old);
+        DISPATCH();
+    }
+
+    /* ---- names and attributes ---- */
+
+    OP(LOAD_GLOBAL) {
+        PyObject *value = load_global(frame, NAME_AT(oparg >> 1));
+        ERROR_IF(value == NULL);
+        if (oparg & 1) {
+            PUSH(NULL);
+        }
+        PUSH(value);
+        SKIP_CACHES(LOAD_GLOBAL);
+        DISPATCH();
+    }
+
+    OP(STORE_GLOBAL) {
+        PyObject *value = POP();
+        int status = PyDict_SetItem(frame->f_globals, NAME_AT(oparg), value);
+        Py_DECREF(value);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(DELETE_GLOBAL)
+        ERROR_IF(mg_ops_delete_global(frame, NAME_AT(oparg)) < 0);
+        DISPATCH();
+
+    OP(LOAD_NAME) {
+        PyObject *value = mg_ops_load_name(frame, NAME_AT(oparg));
+        ERROR_IF(value == NULL);
+        PUSH(value);
+        DISPATCH();
+    }
+
+    OP(STORE_NAME) {
+        PyObject *value = POP();
+        int status = mg_ops_store_name(frame, NAME_AT(oparg), value);
+        Py_DECREF(value);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(DELETE_NAME)
+        ERROR_IF(mg_ops_delete_name(frame, NAME_AT(oparg)) < 0);
+        DISPATCH();
+
+    OP(LOAD_ATTR) {
+        PyObject *owner = TOP();
+        PyObject *value = PyObject_GetAttr(owner, NAME_AT(oparg));
+        ERROR_IF(value == NULL);
+        TOP() = value;
+        Py_DECREF(owner);
+        SKIP_CACHES(LOAD_ATTR);
+        DISPATCH();
+    }
+
+    OP(STORE_ATTR) {
+        PyObject *owner = POP();
+        PyObject *value = POP();
+        int status = PyObject_SetAttr(owner, NAME_AT(oparg), value);
+        Py_DECREF(value);
+        Py_DECREF(owner);
+        ERROR_IF(status < 0);
+        SKIP_CACHES(STORE_ATTR);
+        DISPATCH();
+    }
+
+    OP(DELETE_ATTR) {
+        PyObject *owner = POP();
+        int status = PyObject_SetAttr(owner, NAME_AT(oparg), NULL);
+        Py_DECREF(owner);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(LOAD_METHOD) {
+        PyObject *owner = TOP();
+        PyObject *method = NULL;
+        int unbound = _PyObject_GetMethod(owner, NAME_AT(oparg), &method);
+        ERROR_IF(method == NULL);
+        if (unbound) { /* method, self */
+            TOP() = method;
+            PUSH(owner);
+        }
+        else { /* NULL, callable */
+            TOP() = NULL;
+            Py_DECREF(owner);
+            PUSH(method);
+        }
+        SKIP_CACHES(LOAD_METHOD);
+        DISPATCH();
+    }
+
+    /* ---- operators ---- */
+
+    OP(UNARY_POSITIVE) {
+        PyObject *value = TOP();
+        PyObject *result = PyNumber_Positive(value);
+        TOP() = result;
+        Py_DECREF(value);
+        ERROR_IF(result == NULL);
+        DISPATCH();
+    }
+
+    OP(UNARY_NEGATIVE) {
+        PyObject *value = TOP();
+        PyObject *result = PyNumber_Negative(value);
+        TOP() = result;
+        Py_DECREF(value);
+        ERROR_IF(result == NULL);
+        DISPATCH();
+    }
+
+    OP(UNARY_INVERT) {
+        PyObject *value = TOP();
+        PyObject *result = PyNumber_Invert(value);
+        TOP() = result;
+        Py_DECREF(value);
+        ERROR_IF(result == NULL);
+        DISPATCH();
+    }
+
+    OP(UNARY_NOT) {
+        int truth = take_truth(POP());
+        ERROR_IF(truth < 0);
+        PUSH(Py_NewRef(truth ? Py_False : Py_True));
+        DISPATCH();
+    }
+
+    OP(BINARY_OP) {
+        PyObject *right = POP();
+        PyObject *left = TOP();
+        PyObject *result;
+        SKIP_CACHES(BINARY_OP);
+        if ((oparg == NB_ADD || oparg == NB_INPLACE_ADD) && PyUnicode_CheckExact(left) &&
+            PyUnicode_CheckExact(right)) {
+            TOP() = NULL;
+            result = append_string(locals, next, left, right);
+            TOP() = result;
+            ERROR_IF(result == NULL);
+            DISPATCH();
+        }
+        result = mg_ops_binary[oparg](left, right);
+        TOP() = result;
+        Py_DECREF(left);
+        Py_DECREF(right);
+        ERROR_IF(result == NULL);
+        DISPATCH();
+    }
+
+    OP(COMPARE_OP) {
+        PyObject *right = POP();
+        PyObject *left = TOP();
+        PyObject *result = PyObject_RichCompare(left, right, oparg);
+        TOP() = result;
+        Py_DECREF(left);
+        Py_DECREF(right);
+        ERROR_IF(result == NULL);
+        SKIP_CACHES(COMPARE_OP);
+        DISPATCH();
+    }
+
+    OP(IS_OP) {
+        PyObject *right = POP();
+        PyObject *left = TOP();
+        TOP() = Py_NewRef((left == right) ^ oparg ? Py_True : Py_False);
+        Py_DECREF(left);
+        Py_DECREF(right);
+        DISPATCH();
+    }
+
+    OP(CONTAINS_OP) {
+        PyObject *container = POP();
+        PyObject *value = POP();
+        int found = PySequence_Contains(container, value);
+        Py_DECREF(value);
+        Py_DECREF(container);
+        ERROR_IF(found < 0);
+        PUSH(Py_NewRef(found ^ oparg ? Py_True : Py_False));
+        DISPATCH();
+    }
+
+    OP(BINARY_SUBSCR) {
+        PyObject *key = POP();
+        PyObject *container = TOP();
+        PyObject *value = subscript(container, key);
+        TOP() = value;
+        Py_DECREF(container);
+        Py_DECREF(key);
+        ERROR_IF(value == NULL);
+        SKIP_CACHES(BINARY_SUBSCR);
+        DISPATCH();
+    }
+
+    OP(STORE_SUBSCR) {
+        PyObject *key = PEEK(1), *container = PEEK(2), *value = PEEK(3);
+        int status = PyObject_SetItem(container, key, value);
+        sp -= 3;
+        Py_DECREF(value);
+        Py_DECREF(container);
+        Py_DECREF(key);
+        ERROR_IF(status < 0);
+        SKIP_CACHES(STORE_SUBSCR);
+        DISPATCH();
+    }
+
+    OP(DELETE_SUBSCR) {
+        PyObject *key = PEEK(1), *container = PEEK(2);
+        int status = PyObject_DelItem(container, key);
+        sp -= 2;
+        Py_DECREF(container);
+        Py_DECREF(key);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(GET_LEN) {
+        Py_ssize_t length = PyObject_Length(TOP());
+        ERROR_IF(length < 0);
+        PyObject *boxed = PyLong_FromSsize_t(length);
+        ERROR_IF(boxed == NULL);
+        PUSH(boxed);
+        DISPATCH();
+    }
+
+    /* ---- building values ---- */
+
+    OP(BUILD_TUPLE) {
+        PyObject *tuple = tuple_from_stack(sp, oparg);
+        ERROR_IF(tuple == NULL);
+        sp -= oparg;
+        PUSH(tuple);
+        DISPATCH();
+    }
+
+    OP(BUILD_LIST) {
+        PyObject *list = list_from_stack(sp, oparg);
+        ERROR_IF(list == NULL);
+        sp -= oparg;
+        PUSH(list);
+        DISPATCH();
+    }
+
+    OP(BUILD_SET) {
+        PyObject *set = set_from_stack(sp, oparg);
+        sp = drop(sp, oparg);
+        ERROR_IF(set == NULL);
+        PUSH(set);
+        DISPATCH();
+    }
+
+    OP(BUILD_MAP) {
+        PyObject *dict = dict_from_stack(sp, oparg, NULL);
+        ERROR_IF(dict == NULL);
+        sp = drop(sp, 2 * oparg);
+        PUSH(dict);
+        DISPATCH();
+    }
+
+    OP(BUILD_CONST_KEY_MAP) {
+        PyObject *keys = TOP();
+        if (!PyTuple_CheckExact(keys) || PyTuple_GET_SIZE(keys) != oparg) {
+            PyErr_SetString(PyExc_SystemError, "bad BUILD_CONST_KEY_MAP keys argument");
+            goto error;
+        }
+        PyObject *dict = dict_from_stack(sp - 1, oparg, keys);
+        ERROR_IF(dict == NULL);
+        sp = drop(sp, oparg + 1);
+        PUSH(dict);
+        DISPATCH();
+    }
+
+    OP(BUILD_STRING) {
+        PyObject *empty = PyUnicode_New(0, 0);
+        ERROR_IF(empty == NULL);
+        PyObject *string = _PyUnicode_JoinArray(empty, sp - oparg, oparg);
+        Py_DECREF(empty);
+        ERROR_IF(string == NULL);
+        sp = drop(sp, oparg);
+        PUSH(string);
+        DISPATCH();
+    }
+
+    OP(BUILD_SLICE) {
+        PyObject *step = oparg == 3 ? POP() : NULL;
+        PyObject *stop = POP();
+        PyObject *start = TOP();
+        PyObject *slice = PySlice_New(start, stop, step);
+        TOP() = slice;
+        Py_DECREF(start);
+        Py_DECREF(stop);
+        Py_XDECREF(step);
+        ERROR_IF(slice == NULL);
+        DISPATCH();
+    }
+
+    OP(FORMAT_VALUE) {
+        PyObject *spec = oparg & 4 ? POP() : NULL;
+        PyObject *value = POP();
+        PyObject *result = mg_ops_format(value, oparg & 3, spec);
+        Py_DECREF(value);
+        Py_XDECREF(spec);
+        ERROR_IF(result == NULL);
+        PUSH(result);
+        DISPATCH();
+    }
+
+    OP(LIST_APPEND) {
+        PyObject *value = POP();
+        int status = PyList_Append(PEEK(oparg), value);
+        Py_DECREF(value);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(SET_ADD) {
+        PyObject *value = POP();
+        int status = PySet_Add(PEEK(oparg), value);
+        Py_DECREF(value);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(MAP_ADD) {
+        PyObject *value = POP();
+        PyObject *key = POP();
+        int status = PyDict_SetItem(PEEK(oparg), key, value);
+        Py_DECREF(key);
+        Py_DECREF(value);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(LIST_EXTEND) {
+        PyObject *iterable = POP();
+        int status = mg_ops_list_extend(PEEK(oparg), iterable);
+        Py_DECREF(iterable);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(SET_UPDATE) {
+        PyObject *iterable = POP();
+        int status = _PySet_Update(PEEK(oparg), iterable);
+        Py_DECREF(iterable);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(DICT_UPDATE) {
+        PyObject *mapping = POP();
+        int status = mg_ops_dict_update(PEEK(oparg), mapping);
+        Py_DECREF(mapping);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(DICT_MERGE) {
+        PyObject *mapping = POP();
+        int status = mg_ops_dict_merge(PEEK(oparg), mapping, PEEK(2 + oparg));
+        Py_DECREF(mapping);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    OP(LIST_TO_TUPLE) {
+        PyObject *list = TOP();
+        PyObject *tuple = PyList_AsTuple(list);
+        TOP() = tuple;
+        Py_DECREF(list);
+        ERROR_IF(tuple == NULL);
+        DISPATCH();
+    }
+
+    OP(UNPACK_SEQUENCE) {
+        PyObject *sequence = POP();
+        PyObject **items = PyTuple_CheckExact(sequence)  ? ((PyTupleObject *)sequence)->ob_item
+                           : PyList_CheckExact(sequence) ? ((PyListObject *)sequence)->ob_item
+                                                         : NULL;
+        if (items != NULL && Py_SIZE(sequence) == oparg) {
+            for (int i = oparg; i-- > 0;) {
+                PUSH(Py_NewRef(items[i]));
+            }
+        }
+        else if (mg_ops_unpack(sequence, oparg, -1, sp + oparg) < 0) {
+            Py_DECREF(sequence);
+            goto error;
+        }
+        else {
+            sp += oparg;
+        }
+        Py_DECREF(sequence);
+        SKIP_CACHES(UNPACK_SEQUENCE);
+        DISPATCH();
+    }
+
+    OP(UNPACK_EX) {
+        int before = oparg & 255, after = oparg >> 8;
+        PyObject *sequence = POP();
+        int status = mg_ops_unpack(sequence, before, after, sp + before + 1 + after);
+        Py_DECREF(sequence);
+        ERROR_IF(status < 0);
+        sp += before + 1 + after;
+        DISPATCH();
+    }
+
+    /* ---- jumps ---- */
+
+    OP(JUMP_FORWARD)
+        next += oparg;
+        DISPATCH();
+
+    OP(JUMP_BACKWARD)
+        next -= oparg;
+        DISPATCH_SERVING();
+
+    OP(JUMP_BACKWARD_NO_INTERRUPT)
+        next -= oparg;
+        DISPATCH();
+
+    OP(POP_JUMP_FORWARD_IF_FALSE) {
+        int truth = take_truth(POP());
+        ERROR_IF(truth < 0);
+        next += truth ? 0 : oparg;
+        DISPATCH();
+    }
+
+    OP(POP_JUMP_FORWARD_IF_TRUE) {
+        int truth = take_truth(POP());
+        ERROR_IF(truth < 0);
+        next += truth ? oparg : 0;
+        DISPATCH();
+    }
+
+    OP(POP_JUMP_BACKWARD_IF_FALSE) {
+        int truth = take_truth(POP());
+        ERROR_IF(truth < 0);
+        if (!truth) {
+            next -= oparg;
+            DISPATCH_SERVING();
+        }
+        DISPATCH();
+    }
+
+    OP(POP_JUMP_BACKWARD_IF_TRUE) {
+        int truth = take_truth(POP());
+        ERROR_IF(truth < 0);
+        if (truth) {
+            next -= oparg;
+            DISPATCH_SERVING();
+        }
+        DISPATCH();
+    }
+
+    OP(POP_JUMP_FORWARD_IF_NONE) {
+        PyObject *value = POP();
+        next += value == Py_None ? oparg : 0;
+        Py_DECREF(value);
+        DISPATCH();
+    }
+
+    OP(POP_JUMP_FORWARD_IF_NOT_NONE) {
+        PyObject *value = POP();
+        next += value != Py_None ? oparg : 0;
+        Py_DECREF(value);
+        DISPATCH();
+    }
+
+    OP(POP_JUMP_BACKWARD_IF_NONE) {
+        PyObject *value = POP();
+        int jump = value == Py_None;
+        Py_DECREF(value);
+        if (jump) {
+            next -= oparg;
+            DISPATCH_SERVING();
+        }
+        DISPATCH();
+    }
+
+    OP(POP_JUMP_BACKWARD_IF_NOT_NONE) {
+        PyObject *value = POP();
+        int jump = value != Py_None;
+        Py_DECREF(value);
+        if (jump) {
+            next -= oparg;
+            DISPATCH_SERVING();
+        }
+        DISPATCH();
+    }
+
+    OP(JUMP_IF_FALSE_OR_POP) {
+        int truth = PyObject_IsTrue(TOP());
+        ERROR_IF(truth < 0);
+        if (truth) {
+            PyObject *value = POP();
+            Py_DECREF(value);
+        }
+        else {
+            next += oparg;
+        }
+        DISPATCH();
+    }
+
+    OP(JUMP_IF_TRUE_OR_POP) {
+        int truth = PyObject_IsTrue(TOP());
+        ERROR_IF(truth < 0);
+        if (truth) {
+            next += oparg;
+        }
+        else {
+            PyObject *value = POP();
+            Py_DECREF(value);
+        }
+        DISPATCH();
+    }
+
+    OP(EXTENDED_ARG)
+        DISPATCH_CHAINED(oparg);
+
+    /* ---- iteration ---- */
+
+    OP(GET_ITER) {
+        PyObject *iterable = TOP();
+        PyObject *iterator = PyObject_GetIter(iterable);
+        TOP() = iterator;
+        Py_DECREF(iterable);
+        ERROR_IF(iterator == NULL);
+        DISPATCH();
+    }
+
+    OP(FOR_ITER) {
+        PyObject *iterator = TOP();
+        PyObject *value = Py_TYPE(iterator)->tp_iternext(iterator);
+        if (value != NULL) {
+            PUSH(value);
+            DISPATCH();
+        }
+        if (MG_UNLIKELY(_PyErr_Occurred(tstate) != NULL)) {
+            ERROR_IF(!PyErr_ExceptionMatches(PyExc_StopIteration));
+            if (MG_UNLIKELY(link.use_tracing)) {
+                mg_trace_exception(tstate, frame);
+            }
+            PyErr_Clear();
+        }
+        sp--;
+        Py_DECREF(iterator);
+        next += oparg;
+        DISPATCH();
+    }
+
+    OP(GET_YIELD_FROM_ITER) {
+        PyObject *iterable = TOP();
+        PyObject *iterator = mg_ops_get_yield_from_iter(code, iterable);
+        ERROR_IF(iterator == NULL);
+        TOP() = iterator;
+        Py_DECREF(iterable);
+        DISPATCH();
+    }
+
+    OP(SEND) {
+        PyObject *value = POP();
+        PyObject *receiver = TOP();
+        PyObject *result;
+        PySendResult status = PyIter_Send(receiver, value, &result);
+        Py_DECREF(value);
+        ERROR_IF(status == PYGEN_ERROR);
+        if (status == PYGEN_RETURN) {
+            TOP() = result;
+            Py_DECREF(receiver);
+            next += oparg;
+        }
+        else {
+            PUSH(result);
+        }
+        DISPATCH();
+    }
+
+    OP(YIELD_VALUE) {
+        PyObject *value = POP();
+        _PyFrame_GetGenerator(frame)->gi_frame_state = FRAME_SUSPENDED;
+        frame->stacktop = (int)(sp - locals);
+        mg_recursion_leave(tstate);
+        mg_frame_leave(tstate, &link);
+        return value;
+    }
+
+    OP(ASYNC_GEN_WRAP) {
+        PyObject *wrapped = mg_async_gen_wrap(TOP());
+        TOP() = wrapped;
+        ERROR_IF(wrapped == NULL);
+        DISPATCH();
+    }
+
+    OP(RETURN_GENERATOR) /* CPython makes the generator out of this frame, and gives it back as the result */
+        next--;
+        goto hand_over;
+
+    OP(RETURN_VALUE) {
+        PyObject *value = POP();
+        frame->stacktop = (int)(sp - locals);
+        mg_recursion_leave(tstate);
+        mg_frame_leave(tstate, &link);
+        return value;
+    }
+
+    OP(GET_AWAITABLE) {
+        PyObject *object = TOP();
+        PyObject *iterator = mg_ops_get_awaitable(object, oparg);
+        TOP() = iterator;
+        Py_DECREF(object);
+        ERROR_IF(iterator == NULL);
+        DISPATCH();
+    }
+
+    OP(GET_AITER) {
+        PyObject *object = TOP();
+        PyObject *iterator = mg_ops_get_aiter(object);
+        TOP() = iterator;
+        Py_DECREF(object);
+        ERROR_IF(iterator == NULL);
+        DISPATCH();
+    }
+
+    OP(GET_ANEXT) {
+        PyObject *awaitable = mg_ops_get_anext(TOP());
+        ERROR_IF(awaitable == NULL);
+        PUSH(awaitable);
+        DISPATCH();
+    }
+
+    OP(END_ASYNC_FOR) {
+        PyObject *exc = POP();
+        if (PyErr_GivenExceptionMatches(exc, PyExc_StopAsyncIteration)) {
+            PyObject *iterator = POP();
+            Py_DECREF(exc);
+            Py_DECREF(iterator);
+            DISPATCH();
+        }
+        mg_except_restore(exc);
+        goto unwind;
+    }
+
+    /* ---- calls ---- */
+
+    OP(KW_NAMES)
+        kwnames = PyTuple_GET_ITEM(consts, oparg);
+        DISPATCH_CHAINED(0);
+
+    OP(PRECALL) { /* a bound method in the callable's place becomes function and self */
+        PyObject *callable = PEEK(oparg + 1);
+        if (PEEK(oparg + 2) == NULL && Py_IS_TYPE(callable, &PyMethod_Type)) {
+            PEEK(oparg + 2) = Py_NewRef(PyMethod_GET_FUNCTION(callable));
+            PEEK(oparg + 1) = Py_NewRef(PyMethod_GET_SELF(callable));
+            Py_DECREF(callable);
+        }
+        SKIP_CACHES(PRECALL);
+        if (kwnames != NULL) {
+            DISPATCH_CHAINED(0);
+        }
+        DISPATCH();
+    }
+
+    OP(CALL) {
+        int count = oparg + (PEEK(oparg + 2) != NULL);
+        PyObject **arguments = sp - count;
+        PyObject *callable = arguments[-1];
+        size_t positional = (size_t)count - (kwnames != NULL ? (size_t)PyTuple_GET_SIZE(kwnames) : 0);
+        PyObject *result =
+            PyObject_Vectorcall(callable, arguments, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+        kwnames = NULL;
+        sp = arguments - 1;
+        Py_DECREF(callable);
+        for (int i = 0; i < count; i++) {
+            Py_DECREF(arguments[i]);
+        }
+        if (count == oparg) {
+            sp--; /* the NULL below the callable */
+        }
+        ERROR_IF(result == NULL);
+        PUSH(result);
+        SKIP_CACHES(CALL);
+        DISPATCH_SERVING();
+    }
+
+    OP(CALL_FUNCTION_EX) {
+        PyObject *keywords = oparg & 1 ? POP() : NULL;
+        PyObject *positional = POP();
+        PyObject *callable = POP();
+        PyObject *result = mg_ops_call_ex(callable, positional, keywords);
+        sp--; /* the NULL below the callable */
+        Py_DECREF(callable);
+        Py_DECREF(positional);
+        Py_XDECREF(keywords);
+        ERROR_IF(result == NULL);
+        PUSH(result);
+        DISPATCH_SERVING();
+    }
+
+    OP(MAKE_FUNCTION) {
+        PyObject *function_code = POP();
+        PyObject *function = make_function(frame, function_code, oparg, &sp);
+        Py_DECREF(function_code);
+        ERROR_IF(function == NULL);
+        PUSH(function);
+        DISPATCH();
+    }
+
+    OP(LOAD_BUILD_CLASS) {
+        PyObject *builder = mg_ops_load_build_class(frame);
+        ERROR_IF(builder == NULL);
+        PUSH(builder);
+        DISPATCH();
+    }
+
+    OP(SETUP_ANNOTATIONS)
+        ERROR_IF(mg_ops_setup_annotations(frame) < 0);
+        DISPATCH();
+
+    OP(PRINT_EXPR) {
+        PyObject *value = POP();
+        int status = mg_ops_print_expr(value);
+        Py_DECREF(value);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    /* ---- imports ---- */
+
+    OP(IMPORT_NAME) {
+        PyObject *fromlist = POP();
+        PyObject *level = TOP();
+        PyObject *module = mg_ops_import_name(tstate, frame, NAME_AT(oparg), fromlist, level);
+        TOP() = module;
+        Py_DECREF(level);
+        Py_DECREF(fromlist);
+        ERROR_IF(module == NULL);
+        DISPATCH();
+    }
+
+    OP(IMPORT_FROM) {
+        PyObject *value = mg_ops_import_from(TOP(), NAME_AT(oparg));
+        ERROR_IF(value == NULL);
+        PUSH(value);
+        DISPATCH();
+    }
+
+    OP(IMPORT_STAR) {
+        PyObject *module = POP();
+        int status = mg_ops_import_star(tstate, frame, module);
+        Py_DECREF(module);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
+
+    /* ---- exceptions and context managers ---- */
+
+    OP(LOAD_ASSERTION_ERROR)
+        PUSH(Py_NewRef(PyExc_AssertionError));
+        DISPATCH();
+
+    OP(RAISE_VARARGS) {
+        PyObject *cause = oparg == 2 ? POP() : NULL;
+        PyObject *exc = oparg >= 1 ? POP() : NULL;
+        if (mg_except_raise(tstate, exc, cause)) {
+            goto unwind;
+        }
+        goto error;
+    }
+
+    OP(RERAISE) {
+        if (oparg) {
+            PyObject *lasti = PEEK(oparg + 1);
+            if (!PyLong_Check(lasti)) {
+                PyErr_SetString(PyExc_SystemError, "lasti is not an int");
+                goto error;
+            }
+            frame->prev_instr = mg_frame_code_start(frame) + PyLong_AsLong(lasti);
+        }
+        mg_except_restore(POP());
+        goto unwind;
+    }
+
+    OP(PUSH_EXC_INFO) {
+        _PyErr_StackItem *info = tstate->exc_info;
+        PyObject *exc = TOP();
+        TOP() = info->exc_value != NULL ? info->exc_value : Py_NewRef(Py_None);
+        PUSH(exc);
+        info->exc_value = Py_NewRef(exc);
+        DISPATCH();
+    }
+
+    OP(POP_EXCEPT) {
+        _PyErr_StackItem *info = tstate->exc_info;
+        PyObject *handled_exc = info->exc_value;
+        info->exc_value = POP();
+        Py_XDECREF(handled_exc);
+        DISPATCH();
+    }
+
+    OP(CHECK_EXC_MATCH) {
+        PyObject *types = POP();
+        int matches = mg_except_match(TOP(), types);
+        Py_DECREF(types);
+        ERROR_IF(matches < 0);
+        PUSH(Py_NewRef(matches ? Py_True : Py_False));
+        DISPATCH();
+    }
+
+    OP(CHECK_EG_MATCH) {
+        PyObject *types = POP();
+        PyObject *exc = TOP();
+        PyObject *match = NULL, *rest = NULL;
+        int status = mg_except_group_match(exc, types, &match, &rest);
+        Py_DECREF(types);
+        ERROR_IF(status < 0);
+        TOP() = rest;
+        PUSH(match);
+        if (match != Py_None) {
+            PyErr_SetHandledException(match);
+        }
+        Py_DECREF(exc);
+        DISPATCH();
+    }
+
+    OP(PREP_RERAISE_STAR) {
+        PyObject *raised = POP();
+        PyObject *original = TOP();
+        PyObject *result = mg_except_group_reraise(original, raised);
+        TOP() = result;
+        Py_DECREF(raised);
+        Py_DECREF(original);
+        ERROR_IF(result == NULL);
+        DISPATCH();
+    }
+
+    OP(BEFORE_WITH) {
+        PyObject *manager = TOP();
+        PyObject *enter, *leave;
+        ERROR_IF(mg_ops_with_methods(manager, 0, &enter, &leave) < 0);
+        TOP() = leave;
+        Py_DECREF(manager);
+        PyObject *result = PyObject_CallNoArgs(enter);
+        Py_DECREF(enter);
+        ERROR_IF(result == NULL);
+        PUSH(result);
+        DISPATCH();
+    }
+
+    OP(BEFORE_ASYNC_WITH) {
+        PyObject *manager = TOP();
+        PyObject *enter, *leave;
+        ERROR_IF(mg_ops_with_methods(manager, 1, &enter, &leave) < 0);
+        TOP() = leave;
+        Py_DECREF(manager);
+        PyObject *result = PyObject_CallNoArgs(enter);
+        Py_DECREF(enter);
+        ERROR_IF(result == NULL);
+        PUSH(result);
+        DISPATCH();
+    }
+
+    OP(WITH_EXCEPT_START) { /* exit function, lasti, handled exception, exception */
+        PyObject *exc = TOP();
+        PyObject *traceback = PyException_GetTraceback(exc);
+        PyObject *arguments[4] = {NULL, (PyObject *)Py_TYPE(exc), exc, traceback != NULL ? traceback : Py_None};
+        PyObject *result = PyObject_Vectorcall(PEEK(4), arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        Py_XDECREF(traceback);
+        ERROR_IF(result == NULL);
+        PUSH(result);
+        DISPATCH();
+    }
+
+    /* ---- pattern matching ---- */
+
+    OP(MATCH_MAPPING) {
+        int matches = Py_TYPE(TOP())->tp_flags & Py_TPFLAGS_MAPPING ? 1 : 0;
+        PUSH(Py_NewRef(matches ? Py_True : Py_False));
+        DISPATCH();
+    }
+
+    OP(MATCH_SEQUENCE) {
+        int matches = Py_TYPE(TOP())->tp_flags & Py_TPFLAGS_SEQUENCE ? 1 : 0;
+        PUSH(Py_NewRef(matches ? Py_True : Py_False));
+        DISPATCH();
+    }
+
+    OP(MATCH_KEYS) {
+        PyObject *values = mg_match_keys(PEEK(2), PEEK(1));
+        ERROR_IF(values == NULL);
+        PUSH(values);
+        DISPATCH();
+    }
+
+    OP(MATCH_CLASS) {
+        PyObject *keyword_names = POP();
+        PyObject *type = POP();
+        PyObject *subject = TOP();
+        PyObject *values = mg_match_class(subject, type, oparg, keyword_names);
+        TOP() = values;
+        Py_DECREF(keyword_names);
+        Py_DECREF(type);
+        Py_DECREF(subject);
+        ERROR_IF(values == NULL);
+        DISPATCH();
+    }
+
+    /* ---- off the straight path ---- */
+
+serve:
+    ERROR_IF(mg_pending_serve(tstate) < 0);
+    DISPATCH();
+
+instrument:
+    /* Something wants to see this instruction: a trace function (then CPython takes over), a count, a check. */
+    {
+        int opcode = mg_opcode_base[_Py_OPCODE(*next)];
+        if (link.use_tracing) { /* never in the middle of a sequence: see DISPATCH_CHAINED */
+            goto hand_over;
+        }
+        if (mg_interp_counting) {
+            mg_interp_counts[opcode]++;
+        }
+#if MG_CHECKS
+        mg_check_state(tstate, frame, &link, next, sp);
+#endif
+        goto *handlers[opcode];
+    }
+
+hand_over:
+    /* CPython goes on with this frame from `next`, as if it had executed all before it. */
+    frame->prev_instr = next - 1;
+    frame->stacktop = (int)(sp - locals);
+    mg_recursion_leave(tstate);
+    mg_frame_leave(tstate, &link);
+    return _PyEval_EvalFrameDefault(tstate, frame, 0);
+
+unknown:
+    frame->prev_instr = next++;
+    PyErr_Format(PyExc_SystemError, "unknown opcode %d", _Py_OPCODE(*frame->prev_instr));
+    goto error;
+
+unbound_local:
+    mg_except_name(PyExc_UnboundLocalError,
+                   "cannot access local variable '%s' where it is not associated with a value",
+                   PyTuple_GET_ITEM(code->co_localsplusnames, oparg));
+    goto error;
+
+error:
+    /* An exception is set: this frame becomes part of its traceback. */
+    kwnames = NULL;
+    if (MG_UNLIKELY(!_PyErr_Occurred(tstate))) {
+        PyErr_SetString(PyExc_SystemError, "error return without exception set");
+    }
+    mg_traceback_here(tstate, frame);
+    if (MG_UNLIKELY(link.use_tracing)) {
+        mg_trace_exception(tstate, frame);
+    }
+
+unwind:
+    /* An exception is set and its traceback is right: to the handler, or out of the frame. */
+    {
+        MgHandler handler;
+        PyObject **base = locals + code->co_nlocalsplus;
+        if (!mg_except_find(code, (int)(next - 1 - mg_frame_code_start(frame)), &handler)) {
+            while (sp > base) {
+                PyObject *value = POP();
+                Py_XDECREF(value);
+            }
+            frame->stacktop = (int)(sp - locals);
+            if (MG_UNLIKELY(link.use_tracing)) {
+                mg_trace_unwind(tstate, frame);
+            }
+            goto unwound;
+        }
+        while (sp > base + handler.depth) {
+            PyObject *value = POP();
+            Py_XDECREF(value);
+        }
+        if (handler.push_lasti) {
+            PyObject *lasti = PyLong_FromLong((long)(frame->prev_instr - mg_frame_code_start(frame)));
+            if (lasti == NULL) {
+                goto unwind;
+            }
+            PUSH(lasti);
+        }
+        PUSH(mg_except_take(tstate));
+        next = mg_frame_code_start(frame) + handler.target;
+        DISPATCH();
+    }
+
+unwound:
+    mg_recursion_leave(tstate);
+    mg_frame_leave(tstate, &link);
+    return NULL;
+}
+
+void
+mg_interp_init(void)
+{
+    run(NULL, NULL, 0);
+}
+
+PyObject *
+mg_interp_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
+{
+    if (tstate->cframe->use_tracing) { /* a trace or profile function wants CPython's own events */
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
+    return run(tstate, frame, throwflag);
+}

@@ -1,0 +1,20 @@
+/* The interpreter: executes CPython 3.11's own frames, instruction by instruction. */
+#ifndef MG_INTERP_H
+#define MG_INTERP_H
+
+#include "cpython311.h"
+
+/* Executes a frame as _PyEval_EvalFrameDefault would: new result, or NULL with an exception. */
+PyObject *mg_interp_eval(PyThreadState *tstate, MgFrame *frame, int throwflag);
+
+/* Must be called once before the first frame is executed. */
+void mg_interp_init(void);
+
+/* Counting of executed instructions by base opcode, for tests of coverage. */
+extern int mg_interp_counting;
+extern uint64_t mg_interp_counts[256];
+
+/* 1 if there is a handler for this base opcode. */
+int mg_interp_handles(int opcode);
+
+#endif

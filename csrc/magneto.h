@@ -1,0 +1,36 @@
+/* What every file of the extension shares: result codes and small helpers. */
+#ifndef MG_MAGNETO_H
+#define MG_MAGNETO_H
+
+#include <Python.h>
+
+#ifndef MG_CHECKS
+#define MG_CHECKS 0
+#endif
+
+/* Results of functions that can fail. */
+#define MG_OK 0
+#define MG_ERR (-1) /* a Python exception is set */
+#define MG_BREAK 1  /* capture can't go on; a reason is set, no exception */
+
+#define MG_LIKELY(x) __builtin_expect(!!(x), 1)
+#define MG_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* An interned string that lives as long as the process; `slot` is a static that starts as NULL. */
+static inline PyObject *
+mg_static_string(PyObject **slot, const char *text)
+{
+    if (MG_UNLIKELY(*slot == NULL)) {
+        *slot = PyUnicode_InternFromString(text);
+    }
+    return *slot;
+}
+
+/* A borrowed interned string, made on first use. May be NULL with an exception set. */
+#define MG_STRING(text)                           \
+    (__extension__({                              \
+        static PyObject *mg_slot_;                \
+        mg_static_string(&mg_slot_, text);        \
+    }))
+
+#endif

@@ -1,0 +1,152 @@
+/* The extension module magneto._core: what Python sees of the C side. */
+#include "check.h"
+#include "hook.h"
+#include "interp.h"
+
+PyDoc_STRVAR(interpret_doc, "interpret(func, /, *args, **kwargs)\n--\n\n"
+                            "Call func with every Python frame below it, on this thread, executed by magneto.");
+
+static PyObject *
+core_interpret(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    if (nargs < 1) {
+        PyErr_SetString(PyExc_TypeError, "interpret() needs a callable");
+        return NULL;
+    }
+    return mg_hook_interpret(args[0], args + 1, (size_t)nargs - 1, kwnames);
+}
+
+PyDoc_STRVAR(interpret_all_doc, "interpret_all(enable, /)\n--\n\n"
+                                "Switch the execution of all Python frames, on all threads, by magneto. "
+                                "Return what it was before.");
+
+static PyObject *
+core_interpret_all(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    int enable = PyObject_IsTrue(argument);
+    return enable < 0 ? NULL : PyBool_FromLong(mg_hook_interpret_all(enable));
+}
+
+PyDoc_STRVAR(count_opcodes_doc, "count_opcodes(enable, /)\n--\n\n"
+                                "Switch the counting of executed instructions, for frames that start afterwards. "
+                                "Return what it was before.");
+
+static PyObject *
+core_count_opcodes(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    int enable = PyObject_IsTrue(argument);
+    if (enable < 0) {
+        return NULL;
+    }
+    int before = mg_interp_counting;
+    mg_interp_counting = enable;
+    return PyBool_FromLong(before);
+}
+
+PyDoc_STRVAR(opcode_counts_doc, "opcode_counts()\n--\n\n"
+                                "How often each base opcode was executed while counting was on: a list of 256.");
+
+static PyObject *
+core_opcode_counts(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    PyObject *list = PyList_New(256);
+    for (int i = 0; list != NULL && i < 256; i++) {
+        PyObject *count = PyLong_FromUnsignedLongLong(mg_interp_counts[i]);
+        if (count == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, i, count);
+    }
+    return list;
+}
+
+PyDoc_STRVAR(handled_opcodes_doc, "handled_opcodes()\n--\n\nThe base opcodes that the interpreter has a handler for.");
+
+static PyObject *
+core_handled_opcodes(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    PyObject *set = PyFrozenSet_New(NULL);
+    for (int i = 0; set != NULL && i < 256; i++) {
+        if (!mg_interp_handles(i)) {
+            continue;
+        }
+        PyObject *opcode = PyLong_FromLong(i);
+        if (opcode == NULL || PySet_Add(set, opcode) < 0) {
+            Py_CLEAR(set);
+        }
+        Py_XDECREF(opcode);
+    }
+    return set;
+}
+
+PyDoc_STRVAR(hook_state_doc, "hook_state()\n--\n\n"
+                             "Whether the frame hook is installed, how many users it has, and how many frames it executed.");
+
+static PyObject *
+core_hook_state(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return Py_BuildValue("{s:i,s:i,s:K}", "installed", mg_hook_installed(), "users", mg_hook_users(), "frames",
+                         (unsigned long long)mg_hook_frames());
+}
+
+PyDoc_STRVAR(stack_depths_doc, "stack_depths(code, /)\n--\n\n"
+                               "The stack depth before each unit of a code object, -1 where no path leads.");
+
+static PyObject *
+core_stack_depths(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    if (!PyCode_Check(argument)) {
+        PyErr_SetString(PyExc_TypeError, "stack_depths() needs a code object");
+        return NULL;
+    }
+    return mg_check_depths((PyCodeObject *)argument);
+}
+
+static PyMethodDef core_methods[] = {
+    {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
+    {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
+    {"count_opcodes", core_count_opcodes, METH_O, count_opcodes_doc},
+    {"opcode_counts", core_opcode_counts, METH_NOARGS, opcode_counts_doc},
+    {"handled_opcodes", core_handled_opcodes, METH_NOARGS, handled_opcodes_doc},
+    {"hook_state", core_hook_state, METH_NOARGS, hook_state_doc},
+    {"stack_depths", core_stack_depths, METH_O, stack_depths_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef core_module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "magneto._core",
+    .m_doc = "The C side of magneto.",
+    .m_size = -1,
+    .m_methods = core_methods,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC
+PyInit__core(void)
+{
+    if (Py_Version >> 16 != PY_VERSION_HEX >> 16) {
+        PyErr_Format(PyExc_ImportError, "magneto was built for Python %d.%d", PY_MAJOR_VERSION, PY_MINOR_VERSION);
+        return NULL;
+    }
+    if (mg_hook_init() < 0) {
+        return NULL;
+    }
+    PyObject *module = PyModule_Create(&core_module);
+    if (module != NULL && PyModule_AddObjectRef(module, "checks", MG_CHECKS ? Py_True : Py_False) < 0) {
+        Py_CLEAR(module);
+    }
+    return module;
+}
