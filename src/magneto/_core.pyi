@@ -1,6 +1,7 @@
 """The C extension. Private: use the functions of `magneto` instead."""
 
 from collections.abc import Callable
+from types import CodeType
 from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
@@ -27,3 +28,6 @@ def handled_opcodes() -> frozenset[int]:
 
 def hook_state() -> dict[str, int]:
     """The state of the frame hook: whether it is `installed`, its `users`, and the `frames` it was given."""
+
+def stack_depths(code: CodeType, /) -> list[int]:
+    """The stack depth before each unit of a code object, -1 where no path leads."""
