@@ -61,7 +61,22 @@ mg_ops_load_name(MgFrame *frame, PyObject *name)
     if (found > 0) {
         return result;
     }
-    return found < 0 ? NULL : mg_ops_load_global(frame->f_globals, frame->f_builtins, name);
+    if (found < 0) {
+        return NULL;
+    }
+    /* unlike LOAD_GLOBAL, this one never asks a dict subclass for its own __getitem__ */
+    result = PyDict_GetItemWithError(frame->f_globals, name);
+    if (result != NULL) {
+        return Py_NewRef(result);
+    }
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    found = lookup(frame->f_builtins, name, &result);
+    if (found == 0) {
+        mg_except_name(PyExc_NameError, name_error, name);
+    }
+    return found > 0 ? result : NULL;
 }
 
 PyObject *
