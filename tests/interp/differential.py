@@ -8,7 +8,6 @@ import io
 import itertools
 import linecache
 import pprint
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -122,7 +121,7 @@ def warm_up(main: Callable[[], object]) -> None:
         for _ in range(40):
             try:
                 main()
-            except Exception as exc:
+            except BaseException as exc:
                 exc.__traceback__ = None
 
 
@@ -160,13 +159,3 @@ def parse_programs(text: str) -> dict[str, str]:
 def remember_source(source: str, filename: str = FILE) -> None:
     """Let tracebacks and `inspect` find the text of a program."""
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-
-
-def plain_interpreter_is_on() -> bool:
-    """Whether the frame that calls this is executed under interpret_all."""
-    before = _core.hook_state()["frames"]
-    (lambda: None)()
-    return _core.hook_state()["frames"] > before
-
-
-__all__ = [name for name in dir(sys.modules[__name__]) if not name.startswith("_")]

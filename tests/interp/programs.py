@@ -55,7 +55,8 @@ def main():
 def main():
     a, b, c = 1, 2, 3
     s = "x"
-    return [a < b < c, a < b > c, a == b != c, a is None, a is not None, a in (1, 2), a not in {1}, s == "x", 1.0 <= 2.0,
+    return [a < b < c, a < b > c, a == b != c, a is None, a is not None, a in (1, 2), a not in {1}, s == "x",
+            1.0 <= 2.0,
             s != "y", a >= 1]
 
 ### in_place_string
@@ -71,7 +72,8 @@ def main():
     return s, t, big
 
 ### in_place_string_of_many_locals
-exec("def many():\n" + "".join(f"    v{i} = ''\n" for i in range(300)) + "    for i in range(20):\n        v299 += 'x'\n"
+exec("def many():\n" + "".join(f"    v{i} = ''\n" for i in range(300)) +
+     "    for i in range(20):\n        v299 += 'x'\n"
      "        v1 += v299\n    return v299, v1\n")
 def main():
     return many()
@@ -102,7 +104,7 @@ def attempt(f):
         return f()
     except Exception as exc:
         return type(exc).__name__, str(exc)
-def store(): 
+def store():
     x = (1,)
     x[0] = 2
 def delete():
@@ -117,7 +119,8 @@ def main():
     a, b = 1, [2, 3]
     d = {"k": a, "l": b}
     e = {a: b, "x": a}
-    return ((a, *b, a), [a, *b], sorted({a, *b}), {**d, "m": 1, **e}, d, e, {a, 5}, (a, b), [a, b], [1, 2, 3, 4], {1, 2, 3},
+    return ((a, *b, a), [a, *b], sorted({a, *b}), {**d, "m": 1, **e}, d, e, {a, 5}, (a, b), [a, b], [1, 2, 3,
+            4], {1, 2, 3},
             slice(a, 2), b[a:a], b[a:2:a], {}, [], ())
 
 ### f_strings
@@ -346,7 +349,7 @@ def main():
 ### slots_and_getattr
 class S:
     __slots__ = "a", "b"
-    def __getattr__(self, name): 
+    def __getattr__(self, name):
         if name == "z": raise AttributeError("no z")
         return "got " + name
 def main():
@@ -387,7 +390,8 @@ def main():
     ns = {}
     exec("a = 1\nb = a + 1\ndel a\nout = sorted(k for k in globals() if not k.startswith('_'))", ns)
     out.append((ns["b"], ns["out"]))
-    for source, g, l in (("del nothing", {}, {}), ("nothing", {}, {}), ("x = s_a", {}, Strange()), ("x = s_a", Strange(), {}),
+    for source, g, l in (("del nothing", {}, {}), ("nothing", {}, {}), ("x = s_a", {}, Strange()), ("x = s_a",
+            Strange(), {}),
                          ("x = s_a", Strange(), None), ("del q", {}, Strange()),
                          ("def f():\n  return s_g\nx = f()", Strange(), {}),
                          ("def f():\n  global q\n  del q\nf()", {}, {})):
@@ -464,7 +468,8 @@ import importlib.util as iu
 def main():
     import collections.abc
     from collections import OrderedDict as od
-    return p.__name__, sin(0), separator, decoder.__name__, xml.dom.minidom.__name__, collections.abc.__name__, od.__name__, iu.__name__
+    modules = p, decoder, xml.dom.minidom, collections.abc, od, iu
+    return [m.__name__ for m in modules], sin(0), separator
 
 ### import_errors
 import sys, types
@@ -475,7 +480,8 @@ def attempt(source, **more):
         return type(exc).__name__, str(exc).split(" (/")[0], getattr(exc, "name", None)
 def main():
     out = [attempt(s) for s in ("import no_such_module", "from math import nothing", "from os import nothing",
-                                "from . import x", "from os.path import nothing", "import os.nothing", "from json import json_nothing")]
+                                "from . import x", "from os.path import nothing", "import os.nothing",
+                                        "from json import json_nothing")]
     odd = types.ModuleType("odd")
     sys.modules["odd"] = odd
     try:
@@ -534,9 +540,12 @@ def main():
     bound = c.m
     l = [3, 4]
     d = {"x": 1}
-    return [f(1, 2), f(1, b=2), f(*l), f(1, *l, c=5, **d), f(1, 2, 3, d=4), c.m(1, k=2), bound(1), bound(k=3), c(1), C.m(c, 5),
-            (lambda: 7)(), max(1, 2), len("abc"), sorted([2, 1], key=lambda x: -x), print, f(**{"b": 1}, **d) if 0 else 0,
-            "{}-{x}".format(1, x=2), dict(a=1, **d), int("5"), type(5), str(5), isinstance(5, int), tuple([1]), f(*"ab", *[1]),
+    return [f(1, 2), f(1, b=2), f(*l), f(1, *l, c=5, **d), f(1, 2, 3, d=4), c.m(1, k=2), bound(1), bound(k=3),
+            c(1), C.m(c, 5),
+            (lambda: 7)(), max(1, 2), len("abc"), sorted([2, 1], key=lambda x: -x), print, f(**{"b": 1},
+                    **d) if 0 else 0,
+            "{}-{x}".format(1, x=2), dict(a=1, **d), int("5"), type(5), str(5), isinstance(5, int), tuple([1]),
+                    f(*"ab", *[1]),
             bound(*l, **d), dict([(1, 2)], z=3), l.append(5), l.pop(), "a,b".split(","), "a".join(["b", "c"])][:14]
 
 ### call_errors
@@ -559,10 +568,12 @@ def attempt(h):
 def main():
     d = {"a": 1}
     return [attempt(h) for h in (
-        lambda: f(), lambda: f(1), lambda: f(1, 2), lambda: f(1, 2, 3, c=4), lambda: f(1, 2, c=3, d=4), lambda: f(1, a=2, c=3),
+        lambda: f(), lambda: f(1), lambda: f(1, 2), lambda: f(1, 2, 3, c=4), lambda: f(1, 2, c=3, d=4),
+                lambda: f(1, a=2, c=3),
         lambda: f(*5), lambda: f(**5), lambda: g(**d, **d), lambda: g(a=1, **d), lambda: g(**NotMapping()),
         lambda: g(**BadMapping()), lambda: g(**{1: 2}), lambda: f(*BadIter()), lambda: f(*gen()), lambda: [*5],
-        lambda: [*gen()], lambda: {**5}, lambda: {**[1]}, lambda: {*5}, lambda: {*[[]]}, lambda: {[]: 1}, lambda: {[], 1},
+        lambda: [*gen()], lambda: {**5}, lambda: {**[1]}, lambda: {*5}, lambda: {*[[]]}, lambda: {[]: 1},
+                lambda: {[], 1},
         lambda: 5(), lambda: "x".nothing(), lambda: None.x, lambda: g(1, **d), lambda: g(*[1], **d), lambda: len(5),
         lambda: {**BadMapping()}, lambda: f(1, 2, *5, c=5), lambda: print(**{"nosuch": 1}), lambda: int(*"ab", x=5),
         lambda: g(**{"x": 1}, **{"x": 2}), lambda: (*5,), lambda: f(*None, **None))]
@@ -572,7 +583,8 @@ def main():
     n = 5
     def f(a: int, b: "x" = 2, *, c: list = None, d=n) -> str:
         return a, b, c, d, n
-    return f(1), f.__defaults__, f.__kwdefaults__, sorted(f.__annotations__), f.__qualname__, f.__closure__[0].cell_contents
+    parts = f.__defaults__, f.__kwdefaults__, sorted(f.__annotations__), f.__qualname__
+    return f(1), parts, f.__closure__[0].cell_contents
 
 ### unpacking
 def items():
@@ -601,7 +613,7 @@ class Raises:
         yield 1
         raise ValueError("stop")
 class Seq:
-    def __getitem__(self, i): 
+    def __getitem__(self, i):
         if i > 1: raise IndexError
         return i
 def attempt(source, value):
@@ -612,7 +624,8 @@ def attempt(source, value):
         return type(exc).__name__, str(exc)
 def main():
     sources = ("a, b = v", "a, *b = v", "a, *b, c, d = v", "[] = v", "(*a,) = v", "a, b, c = v", "a, = v")
-    values = ((), [1], (1, 2), [1, 2, 3], 5, None, BadIter(), Raises(), {1, 2}, "ab", Seq(), range(2), iter([1, 2, 3, 4]))
+    values = ((), [1], (1, 2), [1, 2, 3], 5, None, BadIter(), Raises(), {1, 2}, "ab", Seq(), range(2), iter([1,
+            2, 3, 4]))
     return [attempt(s, v) for s in sources for v in values]
 
 ### generators
@@ -1081,7 +1094,8 @@ def f(v):
         case _: return "other"
 def main():
     return [f(v) for v in (0, 1, "text", None, True, [], [5], (1, 2), [1, 2, 9], [3, 2, 1], {"kind": "a", "value": 1},
-                           {"kind": "b", "z": 2}, {"q": 1}, Point(0, 0), Point(3, 0), Point(4, 4), Point(1, 2), 7, 2.5, "s",
+                           {"kind": "b", "z": 2}, {"q": 1}, Point(0, 0), Point(3, 0), Point(4, 4), Point(1, 2),
+                                   7, 2.5, "s",
                            {1}, b"ab", "ab", range(2))]
 
 ### match_errors
@@ -1174,7 +1188,8 @@ def main():
 import array, collections
 def main():
     out = []
-    for v in (array.array("i", [1, 2]), collections.deque([1, 2]), b"ab", bytearray(b"ab"), memoryview(b"ab"), iter([1, 2]),
+    for v in (array.array("i", [1, 2]), collections.deque([1, 2]), b"ab", bytearray(b"ab"), memoryview(b"ab"),
+            iter([1, 2]),
               collections.UserList([1, 2]), {1: 2}, collections.UserDict({1: 2})):
         match v:
             case [a, b]: out.append(("seq", a, b))
@@ -1231,7 +1246,8 @@ lines += ["    return total"]
 exec("\n".join(lines))
 exec("def wide(" + ", ".join(f"a{i}=0" for i in range(300)) + "): return a299, a0\n")
 exec("def call_wide(): return wide(" + ", ".join(f"a{i}={i}" for i in range(300)) + ")\n")
-exec("def many(): return [" + ", ".join(f"f{i}" for i in range(300)) + "]\n" + "".join(f"f{i} = {i}\n" for i in range(300)))
+exec("def many(): return [" + ", ".join(f"f{i}" for i in range(300)) + "]\n")
+exec("".join(f"f{i} = {i}\n" for i in range(300)))
 exec("def unpack(): (" + ", ".join(f"a{i}" for i in range(300)) + ") = range(300); return a0, a299\n")
 exec("def star(): (" + ", ".join(f"a{i}" for i in range(250)) + ", *b, c, d) = range(300); return a249, b, c, d\n")
 def main():
@@ -1329,7 +1345,8 @@ class K:
 def main():
     ks = [K(i) for i in (3, 1, 2)]
     return (sorted(ks), {K(1): 1, K(4): 2}[K(4)], len(ks[0]), list(ks[0]), ks[0][5], [0, 1, 2, 3][ks[1]], int(ks[0]),
-            functools.reduce(lambda a, b: a + b, range(5)), list(map(lambda x, y: x + y, [1], [2])), list(filter(None, [0, 1])),
+            functools.reduce(lambda a, b: a + b, range(5)), list(map(lambda x, y: x + y, [1], [2])),
+                    list(filter(None, [0, 1])),
             max(ks), K(5) in ks, dict(zip("ab", ks)), sum((k.v for k in ks), 0), any(k.v > 2 for k in ks))
 
 ### finalizers
