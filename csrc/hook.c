@@ -6,7 +6,8 @@
  * and after the interpreter's end the hook can still be called safely.
  *
  * Others use the hook too (torch._dynamo does, and swaps it at will). So:
- *   - if somebody sits on top of us when we want to leave, we stay where we are and pass everything on;
+ *   - if somebody sits on top of us when we want to leave, we stay where we are, pass everything on, and leave with
+ *     the first frame that reaches us when we are on top again;
  *   - if two hooks end up with each other as predecessor, a frame that comes back to us while we are passing it on goes
  *     to CPython: no endless loop. */
 #include "hook.h"
@@ -33,27 +34,19 @@ static struct {
 
 /* Gives a frame to whoever was there before us. */
 static PyObject *
-pass_on(PyThreadState *tstate, MgFrame *frame, int throwflag)
+pass_on(PyThreadState *tstate, MgFrame *frame, int throwflag, _PyFrameEvalFunction below)
 {
-    if (hook.below == NULL || thread.passing_on == frame) {
+    if (below == NULL || thread.passing_on == frame) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
     MgFrame *outer = thread.passing_on;
     thread.passing_on = frame;
-    PyObject *result = hook.below(tstate, frame, throwflag);
+    PyObject *result = below(tstate, frame, throwflag);
     thread.passing_on = outer;
     return result;
 }
 
-static PyObject *
-hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
-{
-    if (hook.all || thread.interpreting) {
-        hook.frames++;
-        return mg_interp_eval(tstate, frame, throwflag);
-    }
-    return pass_on(tstate, frame, throwflag);
-}
+static PyObject *hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag);
 
 int
 mg_hook_installed(void)
@@ -78,6 +71,20 @@ uninstall(void)
         _PyInterpreterState_SetEvalFrameFunc(hook.interp, hook.below != NULL ? hook.below : _PyEval_EvalFrameDefault);
         hook.below = NULL;
     }
+}
+
+static PyObject *
+hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
+{
+    if (hook.all || thread.interpreting) {
+        hook.frames++;
+        return mg_interp_eval(tstate, frame, throwflag);
+    }
+    _PyFrameEvalFunction below = hook.below;
+    if (hook.users == 0) { /* somebody sat on top of us when we wanted to leave, or a fork took our users */
+        uninstall();
+    }
+    return pass_on(tstate, frame, throwflag, below);
 }
 
 void

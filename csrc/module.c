@@ -124,12 +124,32 @@ static PyMethodDef core_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static int
+core_exec(PyObject *module)
+{
+    if (Py_Version >> 16 != PY_VERSION_HEX >> 16) {
+        PyErr_Format(PyExc_ImportError, "magneto was built for Python %d.%d", PY_MAJOR_VERSION, PY_MINOR_VERSION);
+        return MG_ERR;
+    }
+    if (mg_hook_init() < 0) {
+        return MG_ERR;
+    }
+    return PyModule_AddObjectRef(module, "checks", MG_CHECKS ? Py_True : Py_False);
+}
+
+/* Executed anew in each interpreter that imports the module, so that all but the main one can be refused. */
+static PyModuleDef_Slot core_slots[] = {
+    {Py_mod_exec, core_exec},
+    {0, NULL},
+};
+
 static struct PyModuleDef core_module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "magneto._core",
     .m_doc = "The C side of magneto.",
-    .m_size = -1,
+    .m_size = 0,
     .m_methods = core_methods,
+    .m_slots = core_slots,
 };
 
 PyMODINIT_FUNC PyInit__core(void);
@@ -137,16 +157,5 @@ PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC
 PyInit__core(void)
 {
-    if (Py_Version >> 16 != PY_VERSION_HEX >> 16) {
-        PyErr_Format(PyExc_ImportError, "magneto was built for Python %d.%d", PY_MAJOR_VERSION, PY_MINOR_VERSION);
-        return NULL;
-    }
-    if (mg_hook_init() < 0) {
-        return NULL;
-    }
-    PyObject *module = PyModule_Create(&core_module);
-    if (module != NULL && PyModule_AddObjectRef(module, "checks", MG_CHECKS ? Py_True : Py_False) < 0) {
-        Py_CLEAR(module);
-    }
-    return module;
+    return PyModuleDef_Init(&core_module);
 }
