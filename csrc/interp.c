@@ -1393,10 +1393,10 @@ error:
     if (MG_UNLIKELY(!_PyErr_Occurred(tstate))) {
         PyErr_SetString(PyExc_SystemError, "error return without exception set");
     }
-    mg_traceback_here(tstate, frame);
     if (MG_UNLIKELY(link.use_tracing)) {
-        mg_trace_exception(tstate, frame);
+        goto error_traced;
     }
+    mg_traceback_here(tstate, frame);
 
 unwind:
     /* An exception is set and its traceback is right: to the handler, or out of the frame. */
@@ -1434,6 +1434,25 @@ unwound:
     mg_recursion_leave(tstate);
     mg_frame_leave(tstate, &link);
     return NULL;
+
+error_traced:
+    /* A trace or profile function was set by the instruction that failed. A trace function is told by CPython, which
+     * also knows where the frame came from when it tells of the handler's line. That is as if the exception were
+     * thrown into the frame, but with no call to tell of: hence tracing is off at first, and on again by the event. */
+    {
+        int opcode = mg_opcode_base[_Py_OPCODE(*frame->prev_instr)];
+        ptrdiff_t ahead = next - frame->prev_instr;
+        if (tstate->c_tracefunc != NULL && ahead > 0 && ahead <= 1 + mg_opcode_caches[opcode]) {
+            frame->stacktop = (int)(sp - locals);
+            link.use_tracing = 0;
+            mg_recursion_leave(tstate);
+            mg_frame_leave(tstate, &link);
+            return _PyEval_EvalFrameDefault(tstate, frame, 1);
+        }
+        mg_traceback_here(tstate, frame);
+        mg_trace_exception(tstate, frame);
+        goto unwind;
+    }
 }
 
 void
