@@ -105,7 +105,7 @@ follow(PyCodeObject *code, Path path, int *depths, Path *todo, int *todo_count)
     }
 }
 
-/* The depths of a code object as a new array. */
+/* The depths of a code object as a new array; NULL without an exception if there is no memory for it. */
 static int *
 find_depths(PyCodeObject *code)
 {
@@ -113,7 +113,9 @@ find_depths(PyCodeObject *code)
     int *depths = PyMem_RawMalloc(sizeof(int) * (size_t)size);
     Path *todo = PyMem_RawMalloc(sizeof(Path) * ((size_t)size * 3 + 16));
     if (depths == NULL || todo == NULL) {
-        Py_FatalError("magneto: no memory for checks");
+        PyMem_RawFree(depths);
+        PyMem_RawFree(todo);
+        return NULL;
     }
     for (int i = 0; i < size; i++) {
         depths[i] = UNREACHABLE;
@@ -137,6 +139,28 @@ find_depths(PyCodeObject *code)
     return depths;
 }
 
+PyObject *
+mg_check_depths(PyCodeObject *code)
+{
+    int *depths = find_depths(code);
+    if (depths == NULL) {
+        return PyErr_NoMemory();
+    }
+    PyObject *list = PyList_New(Py_SIZE(code));
+    for (Py_ssize_t i = 0; list != NULL && i < Py_SIZE(code); i++) {
+        PyObject *depth = PyLong_FromLong(depths[i]);
+        if (depth == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, i, depth);
+    }
+    PyMem_RawFree(depths);
+    return list;
+}
+
+#if MG_CHECKS
+
 /* The depths of a code object, found once and kept with it. */
 static int *
 known_depths(PyCodeObject *code)
@@ -153,6 +177,9 @@ known_depths(PyCodeObject *code)
         return depths;
     }
     depths = find_depths(code);
+    if (depths == NULL) {
+        Py_FatalError("magneto: no memory for checks");
+    }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     if (_PyCode_SetExtra((PyObject *)code, slot, depths) < 0) {
@@ -167,8 +194,8 @@ fail(MgFrame *frame, const MgUnit *next, const char *what, long found, long expe
 {
     const char *name = PyUnicode_AsUTF8(frame->f_code->co_qualname);
     fprintf(stderr, "magneto: check failed in %s at offset %ld (opcode %d): %s (found %ld, expected %ld)\n",
-            name != NULL ? name : "?", (long)(next - mg_frame_code_start(frame)),
-            mg_opcode_base[_Py_OPCODE(*next)], what, found, expected);
+            name != NULL ? name : "?", (long)(next - mg_frame_code_start(frame)), mg_opcode_base[_Py_OPCODE(*next)],
+            what, found, expected);
     Py_FatalError("magneto: inconsistent interpreter state");
 }
 
@@ -214,19 +241,4 @@ mg_check_state(PyThreadState *tstate, MgFrame *frame, const MgCFrame *link, cons
     }
 }
 
-PyObject *
-mg_check_depths(PyCodeObject *code)
-{
-    int *depths = find_depths(code);
-    PyObject *list = PyList_New(Py_SIZE(code));
-    for (Py_ssize_t i = 0; list != NULL && i < Py_SIZE(code); i++) {
-        PyObject *depth = PyLong_FromLong(depths[i]);
-        if (depth == NULL) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, i, depth);
-    }
-    PyMem_RawFree(depths);
-    return list;
-}
+#endif
