@@ -35,8 +35,6 @@ ASAN_ENV = LD_PRELOAD="$(shell gcc -print-file-name=libasan.so) $(shell gcc -pri
 # Instrumented C frames are large, and the tests of deep recursion need room for them.
 ASAN_STACK = ulimit -s 131072 2>/dev/null || ulimit -s hard 2>/dev/null || true
 
-# Not complete yet: the conformance runner does not hand PYTHONMALLOC on to its test processes, so there a small object
-# that is used after it was freed goes unnoticed. Under pytest it is found.
 ASAN_MODULES = test_grammar test_generators test_coroutines test_asyncgen test_patma test_except_star test_exceptions \
 	test_raise test_with test_contextlib test_scope test_super test_call test_extcall test_unpack_ex test_fstring
 

@@ -240,6 +240,20 @@ def test_processes_that_tests_start_are_in_the_same_environment(runner: Runner) 
     assert [difference.test for difference in report.unexpected] == ["fake.T.test_1"]
 
 
+def test_of_what_changes_python_only_the_allocator_reaches_the_tests(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONMALLOC", "malloc")
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    report = runner.compare("""
+        class T(unittest.TestCase):
+            def test_1(self):
+                names = [name for name in os.environ if name.startswith("PYTHON")]
+                self.assertEqual(names, [] if OURS else ["PYTHONMALLOC"])
+        """)
+    assert [difference.test for difference in report.unexpected] == ["fake.T.test_1"]
+
+
 def test_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "fake.py").write_text(
         PRELUDE + "class T(unittest.TestCase):\n    def test_1(self): assert not OURS\n"
