@@ -19,8 +19,7 @@ async_exception_taken(PyInterpreterState *interp)
     ceval->pending.async_exc = 0;
     /* The other flags may be on for another thread (signals, pending calls belong to the main one): leaving the
      * breaker set costs one more visit, clearing it could lose a request. */
-    if (!_Py_atomic_load_relaxed(&ceval->gil_drop_request) &&
-        !_Py_atomic_load_relaxed(&ceval->pending.calls_to_do) &&
+    if (!_Py_atomic_load_relaxed(&ceval->gil_drop_request) && !_Py_atomic_load_relaxed(&ceval->pending.calls_to_do) &&
         !_Py_atomic_load_relaxed(&interp->runtime->ceval.signals_pending)) {
         _Py_atomic_store_relaxed(&ceval->eval_breaker, 0);
     }
@@ -102,8 +101,7 @@ mg_trace_exception(PyThreadState *tstate, MgFrame *frame)
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *argument =
-        PyTuple_Pack(3, type, value ? value : Py_None, traceback ? traceback : Py_None);
+    PyObject *argument = PyTuple_Pack(3, type, value ? value : Py_None, traceback ? traceback : Py_None);
     if (argument == NULL) {
         PyErr_Restore(type, value, traceback);
         return;
@@ -202,8 +200,7 @@ mg_awaitable_iter(PyObject *object)
         Py_CLEAR(result);
     }
     else if (!PyIter_Check(result)) {
-        PyErr_Format(PyExc_TypeError, "__await__() returned non-iterator of type '%.100s'",
-                     Py_TYPE(result)->tp_name);
+        PyErr_Format(PyExc_TypeError, "__await__() returned non-iterator of type '%.100s'", Py_TYPE(result)->tp_name);
         Py_CLEAR(result);
     }
     return result;

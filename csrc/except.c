@@ -184,9 +184,9 @@ mg_except_unbound(PyCodeObject *code, int slot)
                        "cannot access local variable '%s' where it is not associated with a value", name);
     }
     else {
-        mg_except_name(
-            PyExc_NameError,
-            "cannot access free variable '%s' where it is not associated with a value in enclosing scope", name);
+        mg_except_name(PyExc_NameError,
+                       "cannot access free variable '%s' where it is not associated with a value in enclosing scope",
+                       name);
     }
 }
 
@@ -423,7 +423,7 @@ mg_except_group_reraise(PyObject *original, PyObject *raised)
         return Py_NewRef(PyList_GET_ITEM(raised, 0));
     }
     PyObject *result = NULL;
-    PyObject *fresh = PyList_New(0); /* raised by the clauses themselves */
+    PyObject *fresh = PyList_New(0);    /* raised by the clauses themselves */
     PyObject *leaves = PySet_New(NULL); /* of the parts of the original that go on */
     if (fresh == NULL || leaves == NULL) {
         goto done;

@@ -212,8 +212,7 @@ mg_ops_import_name(PyThreadState *tstate, MgFrame *frame, PyObject *name, PyObje
 static void
 import_from_error(PyObject *module, PyObject *module_name, PyObject *name)
 {
-    PyObject *shown = module_name != NULL ? Py_NewRef(module_name)
-                                          : PyUnicode_FromString("<unknown module name>");
+    PyObject *shown = module_name != NULL ? Py_NewRef(module_name) : PyUnicode_FromString("<unknown module name>");
     if (shown == NULL) {
         return;
     }
@@ -535,8 +534,7 @@ mg_ops_list_extend(PyObject *list, PyObject *iterable)
         Py_DECREF(none);
         return MG_OK;
     }
-    if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == NULL &&
-        !PySequence_Check(iterable)) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == NULL && !PySequence_Check(iterable)) {
         PyErr_Clear();
         PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s", Py_TYPE(iterable)->tp_name);
     }
@@ -675,8 +673,7 @@ mg_ops_get_yield_from_iter(PyCodeObject *code, PyObject *iterable)
 {
     if (PyCoro_CheckExact(iterable)) {
         if (!(code->co_flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE))) {
-            PyErr_SetString(PyExc_TypeError,
-                            "cannot 'yield from' a coroutine object in a non-coroutine generator");
+            PyErr_SetString(PyExc_TypeError, "cannot 'yield from' a coroutine object in a non-coroutine generator");
             return NULL;
         }
         return Py_NewRef(iterable);
@@ -691,10 +688,17 @@ mg_ops_format(PyObject *value, int conversion, PyObject *spec)
 {
     PyObject *(*convert)(PyObject *) = NULL;
     switch (conversion) {
-        case 1: convert = PyObject_Str; break;
-        case 2: convert = PyObject_Repr; break;
-        case 3: convert = PyObject_ASCII; break;
-        default: break;
+        case 1:
+            convert = PyObject_Str;
+            break;
+        case 2:
+            convert = PyObject_Repr;
+            break;
+        case 3:
+            convert = PyObject_ASCII;
+            break;
+        default:
+            break;
     }
     PyObject *converted = convert != NULL ? convert(value) : Py_NewRef(value);
     if (converted == NULL || (PyUnicode_CheckExact(converted) && spec == NULL)) {
