@@ -182,7 +182,7 @@ known_depths(PyCodeObject *code)
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    if (_PyCode_SetExtra((PyObject *)code, slot, depths) < 0) {
+    if (mg_code_set_extra(code, slot, depths) < 0) {
         Py_FatalError("magneto: no memory for checks");
     }
     PyErr_Restore(type, value, traceback);

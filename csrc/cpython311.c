@@ -168,6 +168,19 @@ mg_frame_locals_written(PyThreadState *tstate)
     }
 }
 
+int
+mg_code_set_extra(PyCodeObject *code, Py_ssize_t index, void *extra)
+{
+    /* CPython makes room for all indices that were ever asked for, and calls the free function of each index for which
+     * there is room, set or not. Code that its user never saw would get there, the free function's own code too. */
+    PyInterpreterState *interp = PyInterpreterState_Get();
+    Py_ssize_t count = interp->co_extra_user_count;
+    interp->co_extra_user_count = index + 1;
+    int status = _PyCode_SetExtra((PyObject *)code, index, extra);
+    interp->co_extra_user_count = count;
+    return status;
+}
+
 /* ---- coroutines and async generators ---- */
 
 /* 1 for a coroutine, or a generator that types.coroutine marked as one. */

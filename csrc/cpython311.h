@@ -91,6 +91,9 @@ void mg_traceback_here(PyThreadState *tstate, MgFrame *frame);
 void mg_trace_exception(PyThreadState *tstate, MgFrame *frame);
 void mg_trace_unwind(PyThreadState *tstate, MgFrame *frame);
 
+/* Keeps `extra` with a code object, at an index of _PyEval_RequestCodeExtraIndex. */
+int mg_code_set_extra(PyCodeObject *code, Py_ssize_t index, void *extra);
+
 /* The awaitable's iterator, for `await`; NULL with an exception. */
 PyObject *mg_awaitable_iter(PyObject *object);
 

@@ -329,6 +329,35 @@ def test_fork_with_interpret_all_keeps_it_on(nothing_interpreted):
         _core.interpret_all(False)
 
 
+# --- others who keep data with code objects ---
+
+
+@in_own_process
+def test_free_functions_of_others_get_only_what_they_stored(run_python):
+    done = run_python(
+        """
+import ctypes
+from magneto import _core
+freed = []
+free = ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(freed.append)
+api = ctypes.pythonapi
+request = api._PyEval_RequestCodeExtraIndex
+request.restype = ctypes.c_ssize_t
+_core.interpret(lambda: 0)  # with checks, magneto keeps data with code objects too
+index = request(free)
+stranger, friend = (eval(f"lambda: {n}") for n in (1, 2))
+assert api._PyCode_SetExtra(ctypes.py_object(friend.__code__), ctypes.c_ssize_t(index), ctypes.c_ssize_t(7)) == 0
+assert _core.interpret(stranger) == 1 and _core.interpret(friend) == 2
+del stranger
+print(freed)
+del friend
+print(freed)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[]", "[7]"]
+
+
 # --- the end of the process ---
 
 
