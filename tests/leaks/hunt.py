@@ -70,7 +70,7 @@ def clear_caches() -> None:
     sys._clear_type_cache()
     for name, module in list(sys.modules.items()):
         registry = getattr(module, "__warningregistry__", None)
-        if registry:
+        if isinstance(registry, dict):  # torch.ops makes up any attribute that it is asked for
             registry.clear()
         if name in ("typing", "inspect", "tokenize", "fnmatch", "ast"):
             for value in list(vars(module).values()):
