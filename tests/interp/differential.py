@@ -50,13 +50,17 @@ def describe(exc: BaseException | None, seen: tuple[int, ...] = ()) -> object:
     if id(exc) in seen:
         return "seen"
     seen = (*seen, id(exc))
+    entries = traceback_entries(exc.__traceback__)
+    if type(exc) is UnboundLocalError and entries:
+        # CPython runs two loads of locals as one instruction, and takes an error in the second for one in the first.
+        entries[-1] = "somewhere in the frame"
     return {
         "type": type(exc).__qualname__,
         "text": str(exc),
         "arguments": [str(argument) for argument in exc.args if not isinstance(argument, list)],
         "name": getattr(exc, "name", None),
         "notes": getattr(exc, "__notes__", None),
-        "traceback": traceback_entries(exc.__traceback__),
+        "traceback": entries,
         "cause": describe(exc.__cause__, seen),
         "context": describe(exc.__context__, seen),
         "suppressed": exc.__suppress_context__,

@@ -9,6 +9,7 @@ from interp.differential import (
     assert_same,
     assert_same_when_specialised,
     build,
+    entry_position,
     interpreted,
     load,
     parse_programs,
@@ -786,6 +787,16 @@ def test_formatted_traceback_marks_the_same_columns():
             texts.append(lines[-2:])
     assert texts[0] == texts[1]
     assert "^^^^^" in texts[1][0]
+
+
+def test_unbound_local_is_reported_where_it_is_read():
+    main = load(build("def main():\n    a = 1\n    return (a +\n            b)\n    b = 1\n"))["main"]
+    with pytest.raises(UnboundLocalError) as info:
+        interpreted(main)
+    entry = info.value.__traceback__
+    while entry.tb_next is not None:
+        entry = entry.tb_next
+    assert entry_position(entry) == (4, 4, 12, 13)
 
 
 def test_split_that_returns_no_pair_is_an_error():

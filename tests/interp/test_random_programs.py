@@ -123,7 +123,7 @@ class Writer:
 
     def __init__(self, draw):
         self.draw = draw
-        self.left = 25  # choices that may still be compound
+        self.left = 40  # choices that may still be compound
 
     def pick(self, choices):
         return choices[self.draw(st.integers(0, len(choices) - 1))]
@@ -170,9 +170,19 @@ class Writer:
 
     def block(self, depth):
         lines = []
-        for _ in range(self.draw(st.integers(1, 2 if depth else 4))):
+        for _ in range(self.draw(st.integers(1, 2))):
             lines += self.statement(depth)
         return ["    " + line for line in lines]
+
+    def body(self):
+        """Statements most of which may fail without ending the program."""
+        lines = []
+        for _ in range(self.draw(st.integers(2, 5))):
+            if self.draw(st.integers(0, 3)):
+                lines += ["try:", *self.block(1), "except Exception as failure:", "    show(failure)"]
+            else:
+                lines += self.statement(0)
+        return ["        " + line for line in lines]
 
 
 HEAD = """
@@ -223,8 +233,7 @@ def main():
 
 @st.composite
 def programs(draw):
-    lines = ["    " + line for line in Writer(draw).block(0)]
-    return HEAD + "\n".join(lines) + "\n    return body(), free\n"
+    return HEAD + "\n".join(Writer(draw).body()) + "\n    return body(), free\n"
 
 
 def is_valid(source):
