@@ -41,6 +41,13 @@ mg_frame_code_start(MgFrame *frame)
     return _PyCode_CODE(frame->f_code);
 }
 
+/* The offset, in code units, of the instruction that the frame is at. */
+static inline int
+mg_frame_lasti(MgFrame *frame)
+{
+    return (int)(frame->prev_instr - mg_frame_code_start(frame));
+}
+
 /* Makes `frame` the current one of the thread, under a C-level link that lives on the C stack. */
 static inline void
 mg_frame_enter(PyThreadState *tstate, MgFrame *frame, MgCFrame *link)

@@ -13,13 +13,14 @@
 #include "hook.h"
 
 #include "interp.h"
+#include "trace.h"
 
 #include <pthread.h>
 
 /* What the hook knows about a thread. */
 typedef struct {
-    int interpreting;     /* depth of mg_hook_interpret on this thread */
-    MgFrame *passing_on;  /* the frame that is on its way to the hook below ours */
+    int interpreting;    /* depth of mg_hook_interpret on this thread */
+    MgFrame *passing_on; /* the frame that is on its way to the hook below ours */
 } ThreadState;
 
 static __thread ThreadState thread __attribute__((tls_model("initial-exec")));
@@ -76,7 +77,7 @@ uninstall(void)
 static PyObject *
 hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
 {
-    if (hook.all || thread.interpreting) {
+    if (hook.all || thread.interpreting || mg_capture_active() != NULL) {
         hook.frames++;
         return mg_interp_eval(tstate, frame, throwflag);
     }

@@ -22,6 +22,10 @@
 #include "except.h"
 #include "match.h"
 #include "ops.h"
+#include "record.h"
+#include "rules.h"
+#include "trace.h"
+#include "world.h"
 
 #include <pthread.h>
 
@@ -105,6 +109,9 @@ static const void *handlers[256];
         } \
     } while (0)
 
+/* In tracing mode what goes through the world, in plain mode what CPython does. */
+#define EITHER(traced, plain) (MG_UNLIKELY(capture != NULL) ? (traced) : (plain))
+
 /* Drops `count` values off the stack. */
 static inline PyObject **
 drop(PyObject **sp, Py_ssize_t count)
@@ -118,14 +125,14 @@ drop(PyObject **sp, Py_ssize_t count)
 
 /* Truth of a value (stolen): 1, 0 or -1. */
 static inline int
-take_truth(PyObject *value)
+take_truth(MgCapture *capture, PyObject *value)
 {
     if (value == Py_True || value == Py_False) {
         int truth = value == Py_True;
         Py_DECREF(value);
         return truth;
     }
-    int truth = PyObject_IsTrue(value);
+    int truth = EITHER(mg_rules_truth(capture, value), PyObject_IsTrue(value));
     Py_DECREF(value);
     return truth;
 }
@@ -302,11 +309,15 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     PyObject **const locals = frame->localsplus;
     MgUnit *next = frame->prev_instr + 1;
     PyObject **sp = locals + frame->stacktop;
-    PyObject *kwnames = NULL; /* borrowed from consts; between KW_NAMES and CALL */
-    const uint8_t probe = MG_CHECKS || mg_interp_counting ? 255 : 0;
+    PyObject *kwnames = NULL;                       /* borrowed from consts; between KW_NAMES and CALL */
+    MgCapture *const capture = mg_capture_active(); /* NULL in plain mode */
+    const uint8_t probe = MG_CHECKS || mg_interp_counting || capture != NULL ? 255 : 0;
     int oparg;
     frame->stacktop = -1;
 
+    if (MG_UNLIKELY(capture != NULL) && mg_trace_enter(capture, frame) < 0) {
+        goto error;
+    }
     if (throwflag) {
         goto error;
     }
@@ -321,7 +332,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         if (oparg < 2) {
             DISPATCH_SERVING();
         }
-        DISPATCH();
+    DISPATCH();
 
     OP(POP_TOP) {
         PyObject *value = POP();
@@ -331,7 +342,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(PUSH_NULL)
         PUSH(NULL);
-        DISPATCH();
+    DISPATCH();
 
     OP(COPY) {
         PyObject *value = PEEK(oparg);
@@ -372,6 +383,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(STORE_FAST) {
         PyObject *old = locals[oparg];
+        if (MG_UNLIKELY(capture != NULL)) {
+            mg_record_name(capture, TOP(), PyTuple_GET_ITEM(code->co_localsplusnames, oparg));
+        }
         locals[oparg] = POP();
         Py_XDECREF(old);
         DISPATCH();
@@ -408,17 +422,17 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(LOAD_DEREF) {
-        PyObject *value = PyCell_GET(locals[oparg]);
+        PyObject *value = EITHER(mg_world_load_cell(capture, locals[oparg]), Py_XNewRef(PyCell_GET(locals[oparg])));
         if (MG_UNLIKELY(value == NULL)) {
-            mg_except_unbound(code, oparg);
+            mg_except_unbound(code, oparg); /* unless an exception is set */
             goto error;
         }
-        PUSH(Py_NewRef(value));
+        PUSH(value);
         DISPATCH();
     }
 
     OP(LOAD_CLASSDEREF) {
-        PyObject *value = mg_ops_load_classderef(frame, oparg);
+        PyObject *value = EITHER(mg_trace_load_classderef(capture, frame, oparg), mg_ops_load_classderef(frame, oparg));
         ERROR_IF(value == NULL);
         PUSH(value);
         DISPATCH();
@@ -426,14 +440,31 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(STORE_DEREF) {
         PyObject *cell = locals[oparg];
+        PyObject *value = POP();
+        if (MG_UNLIKELY(capture != NULL)) {
+            int status = mg_world_store_cell(capture, cell, value);
+            Py_DECREF(value);
+            ERROR_IF(status < 0);
+            DISPATCH();
+        }
         PyObject *old = PyCell_GET(cell);
-        PyCell_SET(cell, POP());
+        PyCell_SET(cell, value);
         Py_XDECREF(old);
         DISPATCH();
     }
 
     OP(DELETE_DEREF) {
         PyObject *cell = locals[oparg];
+        if (MG_UNLIKELY(capture != NULL)) {
+            PyObject *value = mg_world_load_cell(capture, cell);
+            if (value == NULL) {
+                mg_except_unbound(code, oparg);
+                goto error;
+            }
+            Py_DECREF(value);
+            ERROR_IF(mg_world_store_cell(capture, cell, NULL) < 0);
+            DISPATCH();
+        }
         PyObject *old = PyCell_GET(cell);
         if (MG_UNLIKELY(old == NULL)) {
             mg_except_unbound(code, oparg);
@@ -447,7 +478,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     /* ---- names and attributes ---- */
 
     OP(LOAD_GLOBAL) {
-        PyObject *value = load_global(frame, NAME_AT(oparg >> 1));
+        PyObject *value =
+            EITHER(mg_world_load_global(capture, frame, NAME_AT(oparg >> 1)), load_global(frame, NAME_AT(oparg >> 1)));
         ERROR_IF(value == NULL);
         if (oparg & 1) {
             PUSH(NULL);
@@ -459,18 +491,21 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(STORE_GLOBAL) {
         PyObject *value = POP();
-        int status = PyDict_SetItem(frame->f_globals, NAME_AT(oparg), value);
+        int status = EITHER(mg_world_store_global(capture, frame, NAME_AT(oparg), value),
+                            PyDict_SetItem(frame->f_globals, NAME_AT(oparg), value));
         Py_DECREF(value);
         ERROR_IF(status < 0);
         DISPATCH();
     }
 
     OP(DELETE_GLOBAL)
-        ERROR_IF(mg_ops_delete_global(frame, NAME_AT(oparg)) < 0);
-        DISPATCH();
+        ERROR_IF(EITHER(mg_trace_delete_global(capture, frame, NAME_AT(oparg)),
+                        mg_ops_delete_global(frame, NAME_AT(oparg))) < 0);
+    DISPATCH();
 
     OP(LOAD_NAME) {
-        PyObject *value = mg_ops_load_name(frame, NAME_AT(oparg));
+        PyObject *value =
+            EITHER(mg_trace_load_name(capture, frame, NAME_AT(oparg)), mg_ops_load_name(frame, NAME_AT(oparg)));
         ERROR_IF(value == NULL);
         PUSH(value);
         DISPATCH();
@@ -486,11 +521,12 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(DELETE_NAME)
         ERROR_IF(mg_ops_delete_name(frame, NAME_AT(oparg)) < 0);
-        DISPATCH();
+    DISPATCH();
 
     OP(LOAD_ATTR) {
         PyObject *owner = TOP();
-        PyObject *value = PyObject_GetAttr(owner, NAME_AT(oparg));
+        PyObject *value =
+            EITHER(mg_world_getattr(capture, owner, NAME_AT(oparg)), PyObject_GetAttr(owner, NAME_AT(oparg)));
         ERROR_IF(value == NULL);
         TOP() = value;
         Py_DECREF(owner);
@@ -501,7 +537,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(STORE_ATTR) {
         PyObject *owner = POP();
         PyObject *value = POP();
-        int status = PyObject_SetAttr(owner, NAME_AT(oparg), value);
+        int status = EITHER(mg_world_setattr(capture, owner, NAME_AT(oparg), value),
+                            PyObject_SetAttr(owner, NAME_AT(oparg), value));
         Py_DECREF(value);
         Py_DECREF(owner);
         ERROR_IF(status < 0);
@@ -511,7 +548,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(DELETE_ATTR) {
         PyObject *owner = POP();
-        int status = PyObject_SetAttr(owner, NAME_AT(oparg), NULL);
+        int status = EITHER(mg_world_setattr(capture, owner, NAME_AT(oparg), NULL),
+                            PyObject_SetAttr(owner, NAME_AT(oparg), NULL));
         Py_DECREF(owner);
         ERROR_IF(status < 0);
         DISPATCH();
@@ -520,7 +558,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(LOAD_METHOD) {
         PyObject *owner = TOP();
         PyObject *method = NULL;
-        int unbound = _PyObject_GetMethod(owner, NAME_AT(oparg), &method);
+        int unbound = EITHER(mg_world_get_method(capture, owner, NAME_AT(oparg), &method),
+                             _PyObject_GetMethod(owner, NAME_AT(oparg), &method));
         ERROR_IF(method == NULL);
         if (unbound) { /* method, self */
             TOP() = method;
@@ -539,7 +578,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(UNARY_POSITIVE) {
         PyObject *value = TOP();
-        PyObject *result = PyNumber_Positive(value);
+        PyObject *result = EITHER(mg_trace_unary(capture, UNARY_POSITIVE, value), PyNumber_Positive(value));
         TOP() = result;
         Py_DECREF(value);
         ERROR_IF(result == NULL);
@@ -548,7 +587,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(UNARY_NEGATIVE) {
         PyObject *value = TOP();
-        PyObject *result = PyNumber_Negative(value);
+        PyObject *result = EITHER(mg_trace_unary(capture, UNARY_NEGATIVE, value), PyNumber_Negative(value));
         TOP() = result;
         Py_DECREF(value);
         ERROR_IF(result == NULL);
@@ -557,7 +596,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(UNARY_INVERT) {
         PyObject *value = TOP();
-        PyObject *result = PyNumber_Invert(value);
+        PyObject *result = EITHER(mg_trace_unary(capture, UNARY_INVERT, value), PyNumber_Invert(value));
         TOP() = result;
         Py_DECREF(value);
         ERROR_IF(result == NULL);
@@ -565,7 +604,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(UNARY_NOT) {
-        int truth = take_truth(POP());
+        int truth = take_truth(capture, POP());
         ERROR_IF(truth < 0);
         PUSH(Py_NewRef(truth ? Py_False : Py_True));
         DISPATCH();
@@ -576,15 +615,14 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *left = TOP();
         PyObject *result;
         SKIP_CACHES(BINARY_OP);
-        if ((oparg == NB_ADD || oparg == NB_INPLACE_ADD) && PyUnicode_CheckExact(left) &&
-            PyUnicode_CheckExact(right)) {
+        if ((oparg == NB_ADD || oparg == NB_INPLACE_ADD) && PyUnicode_CheckExact(left) && PyUnicode_CheckExact(right)) {
             TOP() = NULL;
             result = append_string(locals, next, left, right);
             TOP() = result;
             ERROR_IF(result == NULL);
             DISPATCH();
         }
-        result = mg_ops_binary[oparg](left, right);
+        result = EITHER(mg_trace_binary(capture, oparg, left, right), mg_ops_binary[oparg](left, right));
         TOP() = result;
         Py_DECREF(left);
         Py_DECREF(right);
@@ -595,7 +633,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(COMPARE_OP) {
         PyObject *right = POP();
         PyObject *left = TOP();
-        PyObject *result = PyObject_RichCompare(left, right, oparg);
+        PyObject *result =
+            EITHER(mg_trace_compare(capture, oparg, left, right), PyObject_RichCompare(left, right, oparg));
         TOP() = result;
         Py_DECREF(left);
         Py_DECREF(right);
@@ -607,6 +646,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(IS_OP) {
         PyObject *right = POP();
         PyObject *left = TOP();
+        if (MG_UNLIKELY(capture != NULL) && left != right && mg_trace_distinct(capture, left, right) < 0) {
+            PUSH(right);
+            goto error;
+        }
         TOP() = Py_NewRef((left == right) ^ oparg ? Py_True : Py_False);
         Py_DECREF(left);
         Py_DECREF(right);
@@ -616,7 +659,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(CONTAINS_OP) {
         PyObject *container = POP();
         PyObject *value = POP();
-        int found = PySequence_Contains(container, value);
+        int found = EITHER(mg_world_contains(capture, container, value), PySequence_Contains(container, value));
         Py_DECREF(value);
         Py_DECREF(container);
         ERROR_IF(found < 0);
@@ -627,7 +670,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(BINARY_SUBSCR) {
         PyObject *key = POP();
         PyObject *container = TOP();
-        PyObject *value = subscript(container, key);
+        PyObject *value = EITHER(mg_world_getitem(capture, container, key), subscript(container, key));
         TOP() = value;
         Py_DECREF(container);
         Py_DECREF(key);
@@ -638,7 +681,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(STORE_SUBSCR) {
         PyObject *key = PEEK(1), *container = PEEK(2), *value = PEEK(3);
-        int status = PyObject_SetItem(container, key, value);
+        int status = EITHER(mg_world_setitem(capture, container, key, value), PyObject_SetItem(container, key, value));
         sp -= 3;
         Py_DECREF(value);
         Py_DECREF(container);
@@ -650,7 +693,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(DELETE_SUBSCR) {
         PyObject *key = PEEK(1), *container = PEEK(2);
-        int status = PyObject_DelItem(container, key);
+        int status = EITHER(mg_world_setitem(capture, container, key, NULL), PyObject_DelItem(container, key));
         sp -= 2;
         Py_DECREF(container);
         Py_DECREF(key);
@@ -659,7 +702,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(GET_LEN) {
-        Py_ssize_t length = PyObject_Length(TOP());
+        Py_ssize_t length = EITHER(mg_world_length(capture, TOP()), PyObject_Length(TOP()));
         ERROR_IF(length < 0);
         PyObject *boxed = PyLong_FromSsize_t(length);
         ERROR_IF(boxed == NULL);
@@ -740,6 +783,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(FORMAT_VALUE) {
         PyObject *spec = oparg & 4 ? POP() : NULL;
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &TOP()) < 0) {
+            Py_XDECREF(spec);
+            goto error;
+        }
         PyObject *value = POP();
         PyObject *result = mg_ops_format(value, oparg & 3, spec);
         Py_DECREF(value);
@@ -776,6 +823,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(LIST_EXTEND) {
+        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
         PyObject *iterable = POP();
         int status = mg_ops_list_extend(PEEK(oparg), iterable);
         Py_DECREF(iterable);
@@ -784,6 +832,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(SET_UPDATE) {
+        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
         PyObject *iterable = POP();
         int status = _PySet_Update(PEEK(oparg), iterable);
         Py_DECREF(iterable);
@@ -792,6 +841,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(DICT_UPDATE) {
+        ERROR_IF(capture != NULL && mg_trace_expose(capture, &TOP()) < 0);
         PyObject *mapping = POP();
         int status = mg_ops_dict_update(PEEK(oparg), mapping);
         Py_DECREF(mapping);
@@ -800,6 +850,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(DICT_MERGE) {
+        ERROR_IF(capture != NULL && mg_trace_expose(capture, &TOP()) < 0);
         PyObject *mapping = POP();
         int status = mg_ops_dict_merge(PEEK(oparg), mapping, PEEK(2 + oparg));
         Py_DECREF(mapping);
@@ -817,6 +868,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(UNPACK_SEQUENCE) {
+        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
         PyObject *sequence = POP();
         PyObject **items = PyTuple_CheckExact(sequence)  ? ((PyTupleObject *)sequence)->ob_item
                            : PyList_CheckExact(sequence) ? ((PyListObject *)sequence)->ob_item
@@ -834,17 +886,20 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
             sp += oparg;
         }
         Py_DECREF(sequence);
+        ERROR_IF(capture != NULL && mg_trace_touch_all(capture, sp - oparg, oparg) < 0);
         SKIP_CACHES(UNPACK_SEQUENCE);
         DISPATCH();
     }
 
     OP(UNPACK_EX) {
         int before = oparg & 255, after = oparg >> 8;
+        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
         PyObject *sequence = POP();
         int status = mg_ops_unpack(sequence, before, after, sp + before + 1 + after);
         Py_DECREF(sequence);
         ERROR_IF(status < 0);
         sp += before + 1 + after;
+        ERROR_IF(capture != NULL && mg_trace_touch_all(capture, sp - (before + 1 + after), before + 1 + after) < 0);
         DISPATCH();
     }
 
@@ -852,32 +907,32 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(JUMP_FORWARD)
         next += oparg;
-        DISPATCH();
+    DISPATCH();
 
     OP(JUMP_BACKWARD)
         next -= oparg;
-        DISPATCH_SERVING();
+    DISPATCH_SERVING();
 
     OP(JUMP_BACKWARD_NO_INTERRUPT)
         next -= oparg;
-        DISPATCH();
+    DISPATCH();
 
     OP(POP_JUMP_FORWARD_IF_FALSE) {
-        int truth = take_truth(POP());
+        int truth = take_truth(capture, POP());
         ERROR_IF(truth < 0);
         next += truth ? 0 : oparg;
         DISPATCH();
     }
 
     OP(POP_JUMP_FORWARD_IF_TRUE) {
-        int truth = take_truth(POP());
+        int truth = take_truth(capture, POP());
         ERROR_IF(truth < 0);
         next += truth ? oparg : 0;
         DISPATCH();
     }
 
     OP(POP_JUMP_BACKWARD_IF_FALSE) {
-        int truth = take_truth(POP());
+        int truth = take_truth(capture, POP());
         ERROR_IF(truth < 0);
         if (!truth) {
             next -= oparg;
@@ -887,7 +942,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(POP_JUMP_BACKWARD_IF_TRUE) {
-        int truth = take_truth(POP());
+        int truth = take_truth(capture, POP());
         ERROR_IF(truth < 0);
         if (truth) {
             next -= oparg;
@@ -933,7 +988,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(JUMP_IF_FALSE_OR_POP) {
-        int truth = PyObject_IsTrue(TOP());
+        int truth = EITHER(mg_rules_truth(capture, TOP()), PyObject_IsTrue(TOP()));
         ERROR_IF(truth < 0);
         if (truth) {
             PyObject *value = POP();
@@ -946,7 +1001,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(JUMP_IF_TRUE_OR_POP) {
-        int truth = PyObject_IsTrue(TOP());
+        int truth = EITHER(mg_rules_truth(capture, TOP()), PyObject_IsTrue(TOP()));
         ERROR_IF(truth < 0);
         if (truth) {
             next += oparg;
@@ -965,7 +1020,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(GET_ITER) {
         PyObject *iterable = TOP();
-        PyObject *iterator = PyObject_GetIter(iterable);
+        PyObject *iterator = EITHER(mg_world_iter(capture, iterable), PyObject_GetIter(iterable));
         TOP() = iterator;
         Py_DECREF(iterable);
         ERROR_IF(iterator == NULL);
@@ -976,6 +1031,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *iterator = TOP();
         PyObject *value = Py_TYPE(iterator)->tp_iternext(iterator);
         if (value != NULL) {
+            if (MG_UNLIKELY(capture != NULL)) {
+                value = mg_world_touch(capture, value);
+                ERROR_IF(value == NULL);
+            }
             PUSH(value);
             DISPATCH();
         }
@@ -993,6 +1052,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(GET_YIELD_FROM_ITER) {
+        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
         PyObject *iterable = TOP();
         PyObject *iterator = mg_ops_get_yield_from_iter(code, iterable);
         ERROR_IF(iterator == NULL);
@@ -1008,6 +1068,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PySendResult status = PyIter_Send(receiver, value, &result);
         Py_DECREF(value);
         ERROR_IF(status == PYGEN_ERROR);
+        if (MG_UNLIKELY(capture != NULL)) {
+            result = mg_world_touch(capture, result);
+            ERROR_IF(result == NULL);
+        }
         if (status == PYGEN_RETURN) {
             TOP() = result;
             Py_DECREF(receiver);
@@ -1035,9 +1099,11 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         DISPATCH();
     }
 
-    OP(RETURN_GENERATOR) /* CPython makes the generator out of this frame, and gives it back as the result */
+    OP(RETURN_GENERATOR) { /* CPython makes the generator out of this frame, and gives it back as the result */
+        ERROR_IF(capture != NULL && mg_trace_generator(capture, code) < 0);
         next--;
         goto hand_over;
+    }
 
     OP(RETURN_VALUE) {
         PyObject *value = POP();
@@ -1088,7 +1154,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(KW_NAMES)
         kwnames = PyTuple_GET_ITEM(consts, oparg);
-        DISPATCH_CHAINED(0);
+    DISPATCH_CHAINED(0);
 
     OP(PRECALL) { /* a bound method in the callable's place becomes function and self */
         PyObject *callable = PEEK(oparg + 1);
@@ -1110,7 +1176,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *callable = arguments[-1];
         size_t positional = (size_t)count - (kwnames != NULL ? (size_t)PyTuple_GET_SIZE(kwnames) : 0);
         PyObject *result =
-            PyObject_Vectorcall(callable, arguments, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+            EITHER(mg_rules_call(capture, callable, arguments, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames),
+                   PyObject_Vectorcall(callable, arguments, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames));
         kwnames = NULL;
         sp = arguments - 1;
         Py_DECREF(callable);
@@ -1130,7 +1197,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *keywords = oparg & 1 ? POP() : NULL;
         PyObject *positional = POP();
         PyObject *callable = POP();
-        PyObject *result = mg_ops_call_ex(callable, positional, keywords);
+        PyObject *result = EITHER(mg_trace_call_ex(capture, callable, positional, keywords),
+                                  mg_ops_call_ex(callable, positional, keywords));
         sp--; /* the NULL below the callable */
         Py_DECREF(callable);
         Py_DECREF(positional);
@@ -1145,6 +1213,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *function = make_function(frame, function_code, oparg, &sp);
         Py_DECREF(function_code);
         ERROR_IF(function == NULL);
+        ERROR_IF(capture != NULL && mg_trace_new_function(capture, function) < 0);
         PUSH(function);
         DISPATCH();
     }
@@ -1158,7 +1227,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(SETUP_ANNOTATIONS)
         ERROR_IF(mg_ops_setup_annotations(frame) < 0);
-        DISPATCH();
+    DISPATCH();
 
     OP(PRINT_EXPR) {
         PyObject *value = POP();
@@ -1173,7 +1242,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(IMPORT_NAME) {
         PyObject *fromlist = POP();
         PyObject *level = TOP();
-        PyObject *module = mg_ops_import_name(tstate, frame, NAME_AT(oparg), fromlist, level);
+        PyObject *module = EITHER(mg_trace_import_name(capture, tstate, frame, NAME_AT(oparg), fromlist, level),
+                                  mg_ops_import_name(tstate, frame, NAME_AT(oparg), fromlist, level));
         TOP() = module;
         Py_DECREF(level);
         Py_DECREF(fromlist);
@@ -1182,7 +1252,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(IMPORT_FROM) {
-        PyObject *value = mg_ops_import_from(TOP(), NAME_AT(oparg));
+        PyObject *value =
+            EITHER(mg_world_getattr(capture, TOP(), NAME_AT(oparg)), mg_ops_import_from(TOP(), NAME_AT(oparg)));
         ERROR_IF(value == NULL);
         PUSH(value);
         DISPATCH();
@@ -1200,7 +1271,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(LOAD_ASSERTION_ERROR)
         PUSH(Py_NewRef(PyExc_AssertionError));
-        DISPATCH();
+    DISPATCH();
 
     OP(RAISE_VARARGS) {
         PyObject *cause = oparg == 2 ? POP() : NULL;
@@ -1280,10 +1351,11 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(BEFORE_WITH) {
         PyObject *manager = TOP();
         PyObject *enter, *leave;
+        ERROR_IF(capture != NULL && mg_trace_manager(capture, manager) < 0);
         ERROR_IF(mg_ops_with_methods(manager, 0, &enter, &leave) < 0);
         TOP() = leave;
+        PyObject *result = EITHER(mg_trace_enter_with(capture, manager, enter), PyObject_CallNoArgs(enter));
         Py_DECREF(manager);
-        PyObject *result = PyObject_CallNoArgs(enter);
         Py_DECREF(enter);
         ERROR_IF(result == NULL);
         PUSH(result);
@@ -1295,8 +1367,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *enter, *leave;
         ERROR_IF(mg_ops_with_methods(manager, 1, &enter, &leave) < 0);
         TOP() = leave;
+        PyObject *result = EITHER(mg_trace_enter_with(capture, manager, enter), PyObject_CallNoArgs(enter));
         Py_DECREF(manager);
-        PyObject *result = PyObject_CallNoArgs(enter);
         Py_DECREF(enter);
         ERROR_IF(result == NULL);
         PUSH(result);
@@ -1307,7 +1379,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *exc = TOP();
         PyObject *traceback = PyException_GetTraceback(exc);
         PyObject *arguments[4] = {NULL, (PyObject *)Py_TYPE(exc), exc, traceback != NULL ? traceback : Py_None};
-        PyObject *result = PyObject_Vectorcall(PEEK(4), arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        PyObject *result =
+            EITHER(mg_rules_call(capture, PEEK(4), arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL),
+                   PyObject_Vectorcall(PEEK(4), arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL));
         Py_XDECREF(traceback);
         ERROR_IF(result == NULL);
         PUSH(result);
@@ -1329,6 +1403,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(MATCH_KEYS) {
+        ERROR_IF(capture != NULL && mg_trace_expose(capture, &PEEK(2)) < 0);
         PyObject *values = mg_match_keys(PEEK(2), PEEK(1));
         ERROR_IF(values == NULL);
         PUSH(values);
@@ -1336,6 +1411,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(MATCH_CLASS) {
+        ERROR_IF(capture != NULL && mg_trace_match_class(capture, PEEK(3)) < 0);
         PyObject *keyword_names = POP();
         PyObject *type = POP();
         PyObject *subject = TOP();
@@ -1351,7 +1427,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     /* ---- off the straight path ---- */
 
 serve:
-    ERROR_IF(mg_pending_serve(tstate) < 0);
+    ERROR_IF(EITHER(mg_trace_serve(capture, tstate), mg_pending_serve(tstate)) < 0);
     DISPATCH();
 
 instrument:
@@ -1359,10 +1435,14 @@ instrument:
     {
         int opcode = mg_opcode_base[_Py_OPCODE(*next)];
         if (link.use_tracing) { /* never in the middle of a sequence: see DISPATCH_CHAINED */
+            ERROR_IF(capture != NULL && mg_capture_abort(capture, MG_REASON_TRACING, NULL) < 0);
             goto hand_over;
         }
         if (mg_interp_counting) {
             mg_interp_counts[opcode]++;
+        }
+        if (capture != NULL) {
+            ERROR_IF(mg_trace_step(capture) < 0);
         }
 #if MG_CHECKS
         mg_check_state(tstate, frame, &link, next, sp);
@@ -1384,8 +1464,7 @@ unknown:
     goto error;
 
 unbound_local:
-    mg_except_name(PyExc_UnboundLocalError,
-                   "cannot access local variable '%s' where it is not associated with a value",
+    mg_except_name(PyExc_UnboundLocalError, "cannot access local variable '%s' where it is not associated with a value",
                    PyTuple_GET_ITEM(code->co_localsplusnames, oparg));
     goto error;
 
@@ -1398,14 +1477,17 @@ error:
     if (MG_UNLIKELY(link.use_tracing)) {
         goto error_traced;
     }
-    mg_traceback_here(tstate, frame);
+    if (MG_LIKELY(capture == NULL || capture->reason == MG_REASON_NONE)) {
+        mg_traceback_here(tstate, frame);
+    }
 
 unwind:
     /* An exception is set and its traceback is right: to the handler, or out of the frame. */
     {
         MgHandler handler;
         PyObject **base = locals + code->co_nlocalsplus;
-        if (!mg_except_find(code, (int)(next - 1 - mg_frame_code_start(frame)), &handler)) {
+        int aborted = capture != NULL && capture->reason != MG_REASON_NONE; /* no handler may see that */
+        if (aborted || !mg_except_find(code, (int)(next - 1 - mg_frame_code_start(frame)), &handler)) {
             while (sp > base) {
                 PyObject *value = POP();
                 Py_XDECREF(value);

@@ -1,7 +1,10 @@
 /* The extension module magneto._core: what Python sees of the C side. */
+#include "callable.h"
 #include "check.h"
 #include "hook.h"
 #include "interp.h"
+#include "record.h"
+#include "rules.h"
 
 PyDoc_STRVAR(interpret_doc, "interpret(func, /, *args, **kwargs)\n--\n\n"
                             "Call func with every Python frame below it, on this thread, executed by magneto.");
@@ -87,8 +90,9 @@ core_handled_opcodes(PyObject *module, PyObject *unused)
     return set;
 }
 
-PyDoc_STRVAR(hook_state_doc, "hook_state()\n--\n\n"
-                             "Whether the frame hook is installed, how many users it has, and how many frames it executed.");
+PyDoc_STRVAR(hook_state_doc,
+             "hook_state()\n--\n\n"
+             "Whether the frame hook is installed, how many users it has, and how many frames it executed.");
 
 static PyObject *
 core_hook_state(PyObject *module, PyObject *unused)
@@ -113,7 +117,100 @@ core_stack_depths(PyObject *module, PyObject *argument)
     return mg_check_depths((PyCodeObject *)argument);
 }
 
+PyDoc_STRVAR(configure_doc, "configure(tables, twin_class, propagate, /)\n--\n\n"
+                            "Give the core its tables, the class of twins, and the propagation function.");
+
+static PyObject *
+core_configure(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *tables, *twin_class, *propagate;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyDict_Type, &tables, &twin_class, &propagate)) {
+        return NULL;
+    }
+    if (mg_torch_init() < 0 || mg_twin_init(twin_class) < 0 || mg_record_init(propagate) < 0 ||
+        mg_rules_configure(tables) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(torch_function_doc, "torch_function(func, types, args=(), kwargs=None, /)\n--\n\n"
+                                 "Record a torch function that C code calls on twins.");
+
+static PyObject *
+core_torch_function(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    return mg_record_torch_function(args, nargs);
+}
+
+PyDoc_STRVAR(meta_doc, "meta(dtype, device, sizes, strides, flags, /)\n--\n\nThe interned metadata of a tensor.");
+
+static PyObject *
+core_meta(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *dtype, *device, *sizes, *strides;
+    int flags;
+    if (!PyArg_ParseTuple(args, "OOOOi", &dtype, &device, &sizes, &strides, &flags)) {
+        return NULL;
+    }
+    return (PyObject *)mg_meta_get(dtype, device, sizes, strides, flags);
+}
+
+PyDoc_STRVAR(ref_doc, "ref(index, /)\n--\n\nA reference to an argument, for the result of a propagation.");
+
+static PyObject *
+core_ref(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    long index = PyLong_AsLong(argument);
+    if (index == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    MgRef *ref = PyObject_New(MgRef, &MgRef_Type);
+    if (ref != NULL) {
+        ref->index = (int)index;
+    }
+    return (PyObject *)ref;
+}
+
+PyDoc_STRVAR(capturing_doc, "capturing()\n--\n\nWhether a capture is under way on this thread.");
+
+static PyObject *
+core_capturing(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(mg_capture_current != NULL);
+}
+
+PyDoc_STRVAR(reasons_doc, "reasons()\n--\n\nEvery reason for which capture stops: name -> (text, hint).");
+
+static PyObject *
+core_reasons(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    PyObject *dict = PyDict_New();
+    for (int i = 1; dict != NULL && i < MG_REASON_COUNT; i++) {
+        PyObject *pair = Py_BuildValue("(ss)", mg_reason_text(i), mg_reason_hint(i));
+        if (pair == NULL || PyDict_SetItemString(dict, mg_reason_name(i), pair) < 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(pair);
+    }
+    return dict;
+}
+
 static PyMethodDef core_methods[] = {
+    {"configure", core_configure, METH_VARARGS, configure_doc},
+    {"torch_function", _PyCFunction_CAST(core_torch_function), METH_FASTCALL, torch_function_doc},
+    {"meta", core_meta, METH_VARARGS, meta_doc},
+    {"ref", core_ref, METH_O, ref_doc},
+    {"capturing", core_capturing, METH_NOARGS, capturing_doc},
+    {"reasons", core_reasons, METH_NOARGS, reasons_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
     {"count_opcodes", core_count_opcodes, METH_O, count_opcodes_doc},
@@ -134,7 +231,24 @@ core_exec(PyObject *module)
     if (mg_hook_init() < 0) {
         return MG_ERR;
     }
-    return PyModule_AddObjectRef(module, "checks", MG_CHECKS ? Py_True : Py_False);
+    if (mg_twin_types_ready() < 0 || mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 ||
+        mg_callable_types_ready() < 0) {
+        return MG_ERR;
+    }
+    const struct {
+        const char *name;
+        PyObject *object;
+    } items[] = {
+        {"checks", MG_CHECKS ? Py_True : Py_False}, {"Compiled", (PyObject *)&MgCompiled_Type},
+        {"Entry", (PyObject *)&MgEntry_Type},       {"Meta", (PyObject *)&MgMeta_Type},
+        {"Ref", (PyObject *)&MgRef_Type},
+    };
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(items); i++) {
+        if (PyModule_AddObjectRef(module, items[i].name, items[i].object) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
 }
 
 /* Executed anew in each interpreter that imports the module, so that all but the main one can be refused. */
@@ -144,12 +258,8 @@ static PyModuleDef_Slot core_slots[] = {
 };
 
 static struct PyModuleDef core_module = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "magneto._core",
-    .m_doc = "The C side of magneto.",
-    .m_size = 0,
-    .m_methods = core_methods,
-    .m_slots = core_slots,
+    PyModuleDef_HEAD_INIT, .m_name = "magneto._core", .m_doc = "The C side of magneto.",
+    .m_size = 0,           .m_methods = core_methods, .m_slots = core_slots,
 };
 
 PyMODINIT_FUNC PyInit__core(void);

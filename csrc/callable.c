@@ -1,0 +1,463 @@
+/* The compiled callable: binds arguments, finds an entry, runs it; captures when there is none.
+ *
+ * Entries belong to the callable and die with it. What can't be captured runs in CPython: after an aborted capture the
+ * call is simply made, since nothing outside was touched. A callable that keeps failing is tried less and less often. */
+#include "callable.h"
+
+#include "rules.h"
+#include "trace.h"
+#include "world.h"
+
+#include <structmember.h>
+
+/* ---- binding ---- */
+
+/* The arguments of a call as the function's locals hold them. */
+typedef struct {
+    PyObject **values; /* borrowed, but for the last two kinds */
+    int count;
+    PyObject *rest;     /* strong: the *args tuple, or NULL */
+    PyObject *keywords; /* strong: the **kwargs dict, or NULL */
+    PyObject *small[32];
+} Bound;
+
+static void
+bound_clear(Bound *bound)
+{
+    Py_XDECREF(bound->rest);
+    Py_XDECREF(bound->keywords);
+    if (bound->values != bound->small) {
+        PyMem_Free(bound->values);
+    }
+}
+
+static Py_ssize_t
+find_name(PyCodeObject *code, PyObject *name, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        if (PyTuple_GET_ITEM(code->co_localsplusnames, i) == name) {
+            return i;
+        }
+    }
+    for (int i = from; i < to; i++) {
+        if (PyUnicode_Compare(PyTuple_GET_ITEM(code->co_localsplusnames, i), name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Binds the arguments of a call. 1, or 0 if they do not fit (then the call itself will say so), or -1. */
+static int
+bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *kwnames,
+     Bound *bound)
+{
+    PyCodeObject *code = (PyCodeObject *)function->func_code;
+    int positional = code->co_argcount, named = code->co_kwonlyargcount;
+    int has_rest = (code->co_flags & CO_VARARGS) != 0, has_keywords = (code->co_flags & CO_VARKEYWORDS) != 0;
+    int offset = self != NULL;
+    bound->count = positional + named + has_rest + has_keywords;
+    bound->rest = bound->keywords = NULL;
+    bound->values = bound->count <= 32 ? bound->small : PyMem_Malloc(sizeof(PyObject *) * (size_t)bound->count);
+    if (bound->values == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memset(bound->values, 0, sizeof(PyObject *) * (size_t)bound->count);
+    Py_ssize_t total = given + offset, direct = total < positional ? total : positional;
+    for (Py_ssize_t i = 0; i < direct; i++) {
+        bound->values[i] = i < offset ? self : args[i - offset];
+    }
+    if (total > positional && !has_rest) {
+        return 0;
+    }
+    if (has_rest) {
+        Py_ssize_t extra = total > positional ? total - positional : 0;
+        bound->rest = PyTuple_New(extra);
+        if (bound->rest == NULL) {
+            return -1;
+        }
+        for (Py_ssize_t i = 0; i < extra; i++) {
+            Py_ssize_t from = positional + i;
+            PyTuple_SET_ITEM(bound->rest, i, Py_NewRef(from < offset ? self : args[from - offset]));
+        }
+        bound->values[positional + named] = bound->rest;
+    }
+    if (has_keywords) {
+        bound->keywords = PyDict_New();
+        if (bound->keywords == NULL) {
+            return -1;
+        }
+        bound->values[positional + named + has_rest] = bound->keywords;
+    }
+    Py_ssize_t names = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t i = 0; i < names; i++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, i);
+        Py_ssize_t slot = find_name(code, name, code->co_posonlyargcount, positional + named);
+        if (slot >= 0) {
+            if (bound->values[slot] != NULL) {
+                return 0;
+            }
+            bound->values[slot] = args[given + i];
+        }
+        else if (!has_keywords) {
+            return 0;
+        }
+        else if (PyDict_SetItem(bound->keywords, name, args[given + i]) < 0) {
+            return -1;
+        }
+    }
+    PyObject *defaults = function->func_defaults;
+    Py_ssize_t default_count = defaults == NULL ? 0 : PyTuple_GET_SIZE(defaults);
+    for (int i = 0; i < positional; i++) {
+        if (bound->values[i] == NULL) {
+            Py_ssize_t at = i - (positional - default_count);
+            if (at < 0) {
+                return 0;
+            }
+            bound->values[i] = PyTuple_GET_ITEM(defaults, at);
+        }
+    }
+    for (int i = positional; i < positional + named; i++) {
+        if (bound->values[i] == NULL) {
+            PyObject *dict = function->func_kwdefaults;
+            bound->values[i] =
+                dict == NULL ? NULL : PyDict_GetItemWithError(dict, PyTuple_GET_ITEM(code->co_localsplusnames, i));
+            if (bound->values[i] == NULL) {
+                return PyErr_Occurred() ? -1 : 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* ---- entries ---- */
+
+static int
+add_entry(MgCompiled *self, MgEntry *entry)
+{
+    if (self->entry_count == self->entry_room) {
+        int room = self->entry_room == 0 ? 4 : self->entry_room * 2;
+        MgEntry **entries = PyMem_Realloc(self->entries, sizeof(MgEntry *) * (size_t)room);
+        if (entries == NULL) {
+            PyErr_NoMemory();
+            return MG_ERR;
+        }
+        self->entries = entries;
+        self->entry_room = room;
+    }
+    memmove(self->entries + 1, self->entries, sizeof(MgEntry *) * (size_t)self->entry_count);
+    self->entries[0] = (MgEntry *)Py_NewRef((PyObject *)entry);
+    self->entry_count++;
+    return MG_OK;
+}
+
+/* Finds an entry whose guards hold and runs it. The result, or NULL; *found says whether there was one. */
+static PyObject *
+try_entries(MgCompiled *self, PyObject *const *arguments, int *found)
+{
+    *found = 0;
+    for (int i = 0; i < self->entry_count; i++) {
+        MgEntry *entry = self->entries[i];
+        PyObject *small[256];
+        int count = entry->guards.step_count;
+        PyObject **registers = count <= 256 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)count);
+        if (registers == NULL) {
+            *found = -1;
+            return PyErr_NoMemory();
+        }
+        int failed;
+        int good = mg_guard_run(&entry->guards, arguments, registers, &failed);
+        PyObject *result = NULL;
+        if (good > 0) {
+            if (i > 0) { /* most recent first */
+                memmove(self->entries + 1, self->entries, sizeof(MgEntry *) * (size_t)i);
+                self->entries[0] = entry;
+            }
+            result = mg_entry_run(entry, registers);
+        }
+        if (registers != small) {
+            PyMem_Free(registers);
+        }
+        if (good != 0) {
+            *found = good;
+            return result;
+        }
+    }
+    return NULL;
+}
+
+/* Why no entry fits, as a list of texts. New. */
+static PyObject *
+explain_miss(MgCompiled *self, PyObject *const *arguments)
+{
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && i < self->entry_count; i++) {
+        MgEntry *entry = self->entries[i];
+        PyObject **registers = PyMem_Malloc(sizeof(PyObject *) * (size_t)(entry->guards.step_count + 1));
+        int failed = -1;
+        PyObject *text = NULL;
+        if (registers != NULL && mg_guard_run(&entry->guards, arguments, registers, &failed) == 0) {
+            text = failed >= 0 ? mg_guard_text(&entry->guards, failed) : PyUnicode_FromString("torch's global state");
+        }
+        PyMem_Free(registers);
+        if (text == NULL || PyList_Append(list, text) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+/* ---- capturing ---- */
+
+/* Tells Python that a capture was aborted; it may raise (fullgraph). MG_OK or MG_ERR. */
+static int
+tell_failure(MgCompiled *self, MgCapture *capture)
+{
+    self->failures++;
+    self->skip = self->failures < 2 ? 0 : self->failures < 20 ? 1 << (self->failures - 2) : 1 << 18;
+    PyObject *result = PyObject_CallFunction(
+        self->failed, "ssOO", mg_reason_name(capture->reason), mg_reason_text(capture->reason),
+        capture->detail == NULL ? Py_None : capture->detail, capture->where == NULL ? Py_None : capture->where);
+    Py_XDECREF(result);
+    return result == NULL ? MG_ERR : MG_OK;
+}
+
+/* Captures a call. A new entry, or NULL: with an exception, or without one if the call is to be made in CPython. */
+static MgEntry *
+capture_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    MgEntry *entry = NULL;
+    MgCapture *capture = mg_capture_new();
+    if (capture == NULL) {
+        return NULL;
+    }
+    self->captures++;
+    PyObject *result = mg_trace_run(capture, self->function, args, nargsf, kwnames);
+    if (result != NULL) {
+        entry = mg_entry_new(capture, result);
+        Py_DECREF(result);
+    }
+    int restored = mg_rules_restore_state(capture);
+    if (entry == NULL && capture->reason != MG_REASON_NONE) {
+        PyErr_Clear();
+        if (restored == MG_OK) {
+            tell_failure(self, capture);
+        }
+    }
+    else if (restored < 0) {
+        Py_CLEAR(entry);
+    }
+    mg_capture_free(capture);
+    if (entry == NULL) {
+        return NULL;
+    }
+    if (self->compile == Py_None || entry->node_count == 0) {
+        if (mg_entry_prepare(entry) < 0) {
+            Py_CLEAR(entry);
+        }
+        return entry;
+    }
+    entry->compiled = PyObject_CallOneArg(self->compile, (PyObject *)entry);
+    if (entry->compiled == NULL) {
+        Py_CLEAR(entry);
+    }
+    return entry;
+}
+
+static PyObject *
+compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *function = self->function, *object = NULL;
+    if (PyMethod_Check(function)) {
+        object = PyMethod_GET_SELF(function);
+        function = PyMethod_GET_FUNCTION(function);
+    }
+    if (!PyFunction_Check(function) || mg_capture_current != NULL || PyThreadState_Get()->cframe->use_tracing) {
+        return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+    }
+    Bound bound;
+    int fits = bind((PyFunctionObject *)function, object, args, PyVectorcall_NARGS(nargsf), kwnames, &bound);
+    PyObject *result = NULL;
+    if (fits < 0) {
+        goto done;
+    }
+    int found = 0;
+    if (fits > 0) {
+        result = try_entries(self, bound.values, &found);
+        if (found != 0) {
+            goto done;
+        }
+    }
+    if (fits == 0 || self->skip > 0 || self->entry_count >= self->limit) {
+        self->skip -= self->skip > 0;
+        result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+        goto done;
+    }
+    if (self->entry_count > 0 && self->missed != Py_None) {
+        PyObject *texts = explain_miss(self, bound.values);
+        PyObject *told = texts == NULL ? NULL : PyObject_CallOneArg(self->missed, texts);
+        Py_XDECREF(texts);
+        Py_XDECREF(told);
+        if (told == NULL) {
+            goto done;
+        }
+    }
+    MgEntry *entry = capture_call(self, args, nargsf, kwnames);
+    if (entry == NULL) {
+        if (!PyErr_Occurred()) {
+            result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+        }
+        goto done;
+    }
+    int status = add_entry(self, entry);
+    if (status == MG_OK) { /* run it as on any later call */
+        result = try_entries(self, bound.values, &found);
+        if (found == 0 && !PyErr_Occurred()) { /* its guards do not hold for the very call it was made from */
+            PyErr_Clear();
+            result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+        }
+    }
+    Py_DECREF(entry);
+done:
+    bound_clear(&bound);
+    return result;
+}
+
+/* ---- the type ---- */
+
+static int
+compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->function);
+    Py_VISIT(self->compile);
+    Py_VISIT(self->failed);
+    Py_VISIT(self->missed);
+    return 0;
+}
+
+static void
+drop_entries(MgCompiled *self)
+{
+    MgEntry **entries = self->entries;
+    int count = self->entry_count;
+    self->entries = NULL;
+    self->entry_count = self->entry_room = 0;
+    for (int i = 0; i < count; i++) {
+        Py_DECREF(entries[i]);
+    }
+    PyMem_Free(entries);
+}
+
+static int
+compiled_clear(MgCompiled *self)
+{
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->compile);
+    Py_CLEAR(self->failed);
+    Py_CLEAR(self->missed);
+    drop_entries(self);
+    return 0;
+}
+
+static void
+compiled_dealloc(MgCompiled *self)
+{
+    PyObject_GC_UnTrack(self);
+    if (self->weakrefs != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
+    compiled_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *
+compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", "compile", "failed", "missed", "limit", NULL};
+    PyObject *function, *compile, *failed, *missed = Py_None;
+    int limit = 8;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|Oi", names, &function, &compile, &failed, &missed, &limit)) {
+        return NULL;
+    }
+    if (!PyCallable_Check(function)) {
+        PyErr_SetString(PyExc_TypeError, "only a callable can be compiled");
+        return NULL;
+    }
+    MgCompiled *self = (MgCompiled *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->vectorcall = (vectorcallfunc)compiled_call;
+    self->function = Py_NewRef(function);
+    self->compile = Py_NewRef(compile);
+    self->failed = Py_NewRef(failed);
+    self->missed = Py_NewRef(missed);
+    self->limit = limit;
+    return (PyObject *)self;
+}
+
+static PyObject *
+compiled_entries(MgCompiled *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *list = PyList_New(self->entry_count);
+    for (int i = 0; list != NULL && i < self->entry_count; i++) {
+        PyList_SET_ITEM(list, i, Py_NewRef((PyObject *)self->entries[i]));
+    }
+    return list;
+}
+
+static PyObject *
+compiled_reset(MgCompiled *self, PyObject *unused)
+{
+    (void)unused;
+    drop_entries(self);
+    self->failures = self->skip = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+compiled_get(PyObject *self, PyObject *object, PyObject *type)
+{
+    (void)type;
+    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+static PyMethodDef compiled_methods[] = {
+    {"entries", (PyCFunction)compiled_entries, METH_NOARGS, "The entries, most recent first."},
+    {"reset", (PyCFunction)compiled_reset, METH_NOARGS, "Forget all entries and failures."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef compiled_members[] = {
+    {"function", T_OBJECT, offsetof(MgCompiled, function), READONLY, "What is compiled."},
+    {"captures", T_ULONGLONG, offsetof(MgCompiled, captures), READONLY, "How often capture was tried."},
+    {"failures", T_INT, offsetof(MgCompiled, failures), READONLY, "How often capture was aborted."},
+    {"limit", T_INT, offsetof(MgCompiled, limit), 0, "How many entries there may be."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyTypeObject MgCompiled_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.Compiled",
+    .tp_doc = "A callable that captures, compiles and runs a function.",
+    .tp_basicsize = sizeof(MgCompiled),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = compiled_new,
+    .tp_dealloc = (destructor)compiled_dealloc,
+    .tp_traverse = (traverseproc)compiled_traverse,
+    .tp_clear = (inquiry)compiled_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(MgCompiled, vectorcall),
+    .tp_weaklistoffset = offsetof(MgCompiled, weakrefs),
+    .tp_descr_get = compiled_get,
+    .tp_methods = compiled_methods,
+    .tp_members = compiled_members,
+};
+
+int
+mg_callable_types_ready(void)
+{
+    return PyType_Ready(&MgCompiled_Type);
+}

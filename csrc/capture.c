@@ -1,0 +1,253 @@
+/* A capture under way: what was read, what was written, what was recorded.
+ *
+ * All that a capture owns hangs on its MgCapture, and nothing outside was touched: dropping it is the abort. */
+#include "capture.h"
+
+#include <stdarg.h>
+
+__thread MgCapture *mg_capture_current;
+PyObject *mg_capture_deleted;
+
+static PyObject *abort_exception; /* strong: the class of the exception that unwinds an aborted capture */
+static uint64_t captures;
+
+static const struct {
+    const char *name, *text, *hint;
+} reasons[MG_REASON_COUNT] = {
+#define MG_REASON(NAME, text, hint) {#NAME, text, hint},
+#include "breaks.def"
+#undef MG_REASON
+};
+
+const char *
+mg_reason_name(MgReason reason)
+{
+    return reasons[reason].name;
+}
+
+const char *
+mg_reason_text(MgReason reason)
+{
+    return reasons[reason].text;
+}
+
+const char *
+mg_reason_hint(MgReason reason)
+{
+    return reasons[reason].hint;
+}
+
+/* ---- references to nodes ---- */
+
+static PyObject *
+ref_repr(MgRef *self)
+{
+    return PyUnicode_FromFormat("%%%d", self->index);
+}
+
+PyTypeObject MgRef_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.Ref",
+    .tp_basicsize = sizeof(MgRef),
+    .tp_dealloc = (destructor)PyObject_Free,
+    .tp_repr = (reprfunc)ref_repr,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+int
+mg_capture_types_ready(void)
+{
+    if (PyType_Ready(&MgRef_Type) < 0) {
+        return MG_ERR;
+    }
+    if (abort_exception == NULL) {
+        abort_exception = PyErr_NewExceptionWithDoc("magneto._core.CaptureAborted",
+                                                    "Unwinds an aborted capture; never seen by user code.",
+                                                    PyExc_BaseException, NULL);
+    }
+    if (mg_capture_deleted == NULL) {
+        mg_capture_deleted = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    }
+    return abort_exception == NULL || mg_capture_deleted == NULL ? MG_ERR : MG_OK;
+}
+
+/* ---- life ---- */
+
+MgCapture *
+mg_capture_new(void)
+{
+    MgCapture *capture = PyMem_Calloc(1, sizeof(MgCapture));
+    if (capture == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    capture->number = ++captures;
+    capture->keep = PyList_New(0);
+    if (capture->keep == NULL) {
+        PyMem_Free(capture);
+        return NULL;
+    }
+    return capture;
+}
+
+void
+mg_capture_free(MgCapture *capture)
+{
+    if (capture == NULL) {
+        return;
+    }
+    for (int i = 0; i < capture->node_count; i++) {
+        MgNode *node = &capture->nodes[i];
+        Py_XDECREF(node->target);
+        Py_XDECREF(node->args);
+        Py_XDECREF(node->kwargs);
+        Py_XDECREF(node->value);
+        Py_XDECREF(node->stack);
+        Py_XDECREF(node->real);
+        Py_XDECREF(node->name);
+    }
+    for (int i = 0; i < capture->guard_count; i++) {
+        Py_XDECREF(capture->guards[i].expected);
+    }
+    for (int i = 0; i < capture->record_count; i++) {
+        MgRecord *record = capture->record_list[i];
+        Py_XDECREF(record->object);
+        Py_XDECREF(record->view);
+        Py_XDECREF(record->held);
+        PyMem_Free(record);
+    }
+    for (int i = 0; i < capture->argument_count; i++) {
+        Py_XDECREF(capture->arguments[i]);
+    }
+    PyMem_Free(capture->arguments);
+    PyMem_Free(capture->nodes);
+    PyMem_Free(capture->guards);
+    PyMem_Free(capture->record_list);
+    mg_table_free(&capture->records);
+    mg_table_free(&capture->views);
+    mg_table_free(&capture->guarded);
+    mg_table_free(&capture->inside);
+    mg_sources_free(&capture->sources);
+    Py_XDECREF(capture->keep);
+    Py_XDECREF(capture->detail);
+    Py_XDECREF(capture->state);
+    Py_XDECREF(capture->entry_state);
+    Py_XDECREF(capture->where);
+    PyMem_Free(capture);
+}
+
+/* ---- abort ---- */
+
+int
+mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ...)
+{
+    if (capture->reason == MG_REASON_NONE) {
+        PyErr_Clear();
+        capture->reason = reason;
+        if (detail != NULL) {
+            va_list list;
+            va_start(list, detail);
+            capture->detail = PyUnicode_FromFormatV(detail, list);
+            va_end(list);
+            if (capture->detail == NULL) {
+                PyErr_Clear();
+            }
+        }
+        capture->where = mg_capture_stack(capture);
+        if (capture->where == NULL) {
+            PyErr_Clear();
+        }
+    }
+    PyErr_SetNone(abort_exception);
+    return MG_ERR;
+}
+
+int
+mg_capture_check(MgCapture *capture)
+{
+    if (MG_LIKELY(capture->reason == MG_REASON_NONE)) {
+        return MG_OK;
+    }
+    PyErr_SetNone(abort_exception);
+    return MG_ERR;
+}
+
+PyObject *
+mg_capture_stack(MgCapture *capture)
+{
+    PyThreadState *tstate = PyThreadState_Get();
+    Py_ssize_t count = 0;
+    for (MgFrame *frame = tstate->cframe->current_frame; frame != NULL; frame = frame->previous) {
+        count++;
+        if (frame == capture->root) {
+            break;
+        }
+    }
+    PyObject *stack = PyTuple_New(count);
+    MgFrame *frame = tstate->cframe->current_frame;
+    for (Py_ssize_t i = count; stack != NULL && i-- > 0; frame = frame->previous) {
+        PyObject *pair = Py_BuildValue("(Oi)", frame->f_code, mg_frame_lasti(frame) * (int)sizeof(MgUnit));
+        if (pair == NULL) {
+            Py_CLEAR(stack);
+            break;
+        }
+        PyTuple_SET_ITEM(stack, i, pair);
+    }
+    return stack;
+}
+
+/* ---- guards ---- */
+
+static int
+add_guard(MgCapture *capture, MgGuard guard)
+{
+    if (capture->guard_count == capture->guard_room) {
+        int room = capture->guard_room == 0 ? 256 : capture->guard_room * 2;
+        MgGuard *guards = PyMem_Realloc(capture->guards, sizeof(MgGuard) * (size_t)room);
+        if (guards == NULL) {
+            PyErr_NoMemory();
+            return MG_ERR;
+        }
+        capture->guards = guards;
+        capture->guard_room = room;
+    }
+    Py_XINCREF(guard.expected);
+    capture->guards[capture->guard_count++] = guard;
+    return MG_OK;
+}
+
+/* 1 if a guard of this kind on the source is new (and is now known), 0 if there is one, -1 on error. */
+static int
+is_new(MgCapture *capture, MgGuardKind kind, MgSource *source)
+{
+    void *tag = (void *)(uintptr_t)(kind + 1);
+    if (mg_table_get(&capture->guarded, source, tag) != NULL) {
+        return 0;
+    }
+    return mg_table_set(&capture->guarded, source, tag, source) < 0 ? -1 : 1;
+}
+
+int
+mg_capture_guard(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected)
+{
+    int fresh = is_new(capture, kind, source);
+    if (fresh <= 0) {
+        return fresh;
+    }
+    return add_guard(capture, (MgGuard){.kind = kind, .source = source, .expected = expected});
+}
+
+int
+mg_capture_guard_length(MgCapture *capture, MgSource *source, Py_ssize_t length)
+{
+    int fresh = is_new(capture, MG_GUARD_LENGTH, source);
+    if (fresh <= 0) {
+        return fresh;
+    }
+    return add_guard(capture, (MgGuard){.kind = MG_GUARD_LENGTH, .source = source, .index = length});
+}
+
+int
+mg_capture_guard_pair(MgCapture *capture, MgGuardKind kind, MgSource *source, MgSource *other)
+{
+    return add_guard(capture, (MgGuard){.kind = kind, .source = source, .other = other});
+}

@@ -1,0 +1,142 @@
+/* A capture under way: what was read, what was written, what was recorded. */
+#ifndef MG_CAPTURE_H
+#define MG_CAPTURE_H
+
+#include "cpython311.h"
+#include "source.h"
+#include "twin.h"
+
+typedef enum {
+#define MG_REASON(NAME, text, hint) MG_REASON_##NAME,
+#include "breaks.def"
+#undef MG_REASON
+    MG_REASON_COUNT,
+} MgReason;
+
+/* How captured code sees an outside object. */
+typedef enum {
+    MG_KIND_TENSOR,   /* as a twin */
+    MG_KIND_CONSTANT, /* as itself, guarded by identity: function, class, module, builtin */
+    MG_KIND_FUNCTION, /* as itself, guarded by its code: a function that may be made anew for each call */
+    MG_KIND_INSTANCE, /* as itself; reads are guarded one by one, writes held back */
+    MG_KIND_TUPLE,    /* as itself; items are guarded when they are used */
+    MG_KIND_LIST,     /* as itself for single reads, as a shadow otherwise; the same for the next two */
+    MG_KIND_DICT,
+    MG_KIND_SET,
+    MG_KIND_CELL,
+    MG_KIND_OPAQUE, /* as itself, guarded by identity; C code may not touch it */
+} MgKind;
+
+/* An outside object that captured code has met, or may meet (then it is provisional, and not guarded yet). */
+typedef struct {
+    PyObject *object; /* strong */
+    MgSource *source; /* the first way to it; borrowed from the capture's sources */
+    PyObject *view;   /* strong: what captured code sees; NULL while it is the object itself */
+    PyObject *held; /* strong: writes held back, a dict of key -> value or the deletion mark; NULL if there are none */
+    MgKind kind;
+    int provisional;
+} MgRecord;
+
+/* What must hold for the capture to be valid again. */
+typedef enum {
+    MG_GUARD_TYPE,     /* type(source) is expected */
+    MG_GUARD_IDENTITY, /* source is expected */
+    MG_GUARD_VALUE,    /* type and value of source are those of expected: numbers, strings */
+    MG_GUARD_ABSENT,   /* nothing is found at source */
+    MG_GUARD_LENGTH,   /* len(source) is index */
+    MG_GUARD_KEYS,     /* the keys of the dict, in order, are those of the tuple expected */
+    MG_GUARD_TENSOR,   /* metadata of the tensor is expected (an MgMeta) */
+    MG_GUARD_ALIAS,    /* source is other */
+    MG_GUARD_DISTINCT, /* source is not other */
+} MgGuardKind;
+
+typedef struct {
+    MgGuardKind kind;
+    MgSource *source;   /* borrowed */
+    MgSource *other;    /* borrowed, or NULL */
+    PyObject *expected; /* strong, or NULL */
+    Py_ssize_t index;
+} MgGuard;
+
+typedef enum { MG_NODE_INPUT, MG_NODE_FUNCTION, MG_NODE_METHOD } MgNodeKind;
+
+/* One operation of the recording. */
+typedef struct {
+    MgNodeKind kind;
+    PyObject *target; /* strong: a callable, or the name of a method */
+    PyObject *args;   /* strong: a tuple in which MgRef objects stand for earlier nodes; NULL for an input */
+    PyObject *kwargs; /* strong: a dict, or NULL */
+    PyObject *value;  /* strong: metadata of the result: MgMeta, or a tuple or list of them; None if it has none */
+    PyObject *stack;  /* strong: a tuple of (code, line) pairs, innermost last; NULL for an input */
+    MgSource *source; /* of an input */
+    PyObject *real;   /* strong: the tensor that an input stands for */
+    int is_part;      /* it takes one item out of the result of another */
+    PyObject *name;   /* strong: the name of the variable it was first stored in, or NULL */
+    int users;
+} MgNode;
+
+/* A reference to a node inside recorded arguments. */
+typedef struct {
+    PyObject_HEAD
+    int index;
+} MgRef;
+
+extern PyTypeObject MgRef_Type;
+
+typedef struct MgCapture MgCapture;
+struct MgCapture {
+    uint64_t number;
+    MgFrame *root;        /* the outermost captured frame; NULL before it starts */
+    PyObject **arguments; /* strong: the root's locals as they came */
+    int argument_count;
+    MgSources sources;
+    MgTable records;        /* object -> MgRecord */
+    MgTable views;          /* view -> MgRecord, where the view is another object */
+    MgRecord **record_list; /* owned, in the order of creation */
+    int record_count, record_room;
+    MgGuard *guards;
+    int guard_count, guard_room;
+    MgTable guarded; /* (source, kind) -> guard index + 1 */
+    MgNode *nodes;
+    int node_count, node_room;
+    PyObject *keep;        /* strong: a list of objects that must live as long as the capture */
+    MgTable inside;        /* functions and cells that captured code made */
+    MgReason reason;       /* why it was aborted; NONE while it is alive */
+    PyObject *detail;      /* strong: text for the reason, or NULL */
+    PyObject *where;       /* strong: a tuple of (code, line) pairs where it stopped, or NULL */
+    PyObject *state;       /* strong: torch's global state as it is now; NULL if it must be read */
+    PyObject *entry_state; /* strong: the same, at the start */
+    long steps;            /* instructions executed so far */
+    int suspended;         /* > 0 while code runs that is not to be captured */
+};
+
+/* The capture of this thread, or NULL. */
+extern __thread MgCapture *mg_capture_current;
+
+/* Marks a key as deleted in MgRecord.held. */
+extern PyObject *mg_capture_deleted;
+
+int mg_capture_types_ready(void);
+MgCapture *mg_capture_new(void);
+void mg_capture_free(MgCapture *capture);
+
+/* Ends the capture with a reason; `detail` is a printf-like text and may be NULL. Sets the exception that unwinds all
+ * captured frames, which no handler of theirs can catch, and gives MG_ERR. */
+int mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ...);
+
+/* MG_ERR, with the exception set again, if the capture was aborted and somebody swallowed its exception. */
+int mg_capture_check(MgCapture *capture);
+
+/* Adds a guard unless there is one of this kind on the source already. `expected` is borrowed. */
+int mg_capture_guard(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected);
+int mg_capture_guard_length(MgCapture *capture, MgSource *source, Py_ssize_t length);
+int mg_capture_guard_pair(MgCapture *capture, MgGuardKind kind, MgSource *source, MgSource *other);
+
+/* A tuple of (code, line) for the frames from the root to the current one. New. */
+PyObject *mg_capture_stack(MgCapture *capture);
+
+const char *mg_reason_name(MgReason reason);
+const char *mg_reason_text(MgReason reason);
+const char *mg_reason_hint(MgReason reason);
+
+#endif

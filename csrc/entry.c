@@ -1,0 +1,809 @@
+/* An entry: one captured and compiled version of a function, with all that is needed to run it again.
+ *
+ * Running it: the guards have left every object that is needed in a register. The graph gets its inputs from there and
+ * gives its outputs; the plan builds the result and the values of the effects; the effects are applied; the result is
+ * returned. Nothing outside changes before the graph has run to its end. */
+#include "entry.h"
+
+#include "rules.h"
+#include "world.h"
+
+#include <structmember.h>
+
+enum { ARGUMENT_CONST, ARGUMENT_VALUE, ARGUMENT_NESTED };
+
+/* ---- effects ---- */
+
+/* What is gathered while an entry is made. */
+typedef struct {
+    MgPlanner planner;
+    MgEntry *entry;
+    int effect_room;
+} Maker;
+
+static int
+add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_ssize_t index, PyObject *value)
+{
+    MgEntry *entry = maker->entry;
+    int node = -1;
+    if (value != NULL) {
+        node = mg_plan_add(&maker->planner, value);
+        if (node < 0) {
+            return MG_ERR;
+        }
+    }
+    if (entry->effect_count == maker->effect_room) {
+        int room = maker->effect_room == 0 ? 8 : maker->effect_room * 2;
+        MgEffect *effects = PyMem_Realloc(entry->effects, sizeof(MgEffect) * (size_t)room);
+        if (effects == NULL) {
+            PyErr_NoMemory();
+            return MG_ERR;
+        }
+        entry->effects = effects;
+        maker->effect_room = room;
+    }
+    entry->effects[entry->effect_count++] = (MgEffect){kind, target->id, Py_XNewRef(key), index, node};
+    return MG_OK;
+}
+
+/* 1 if what a shadow holds is what the original holds. */
+static int
+is_unchanged(MgCapture *capture, PyObject *now, PyObject *before)
+{
+    if (now == before) {
+        return 1;
+    }
+    MgRecord *record = mg_world_record(capture, before);
+    return record != NULL && record->object == before && record->view == now;
+}
+
+static int
+list_effects(Maker *maker, MgRecord *record)
+{
+    PyObject *before = record->object, *now = record->view;
+    Py_ssize_t same = 0;
+    while (same < PyList_GET_SIZE(before) && same < PyList_GET_SIZE(now) &&
+           is_unchanged(maker->planner.capture, PyList_GET_ITEM(now, same), PyList_GET_ITEM(before, same))) {
+        same++;
+    }
+    if (same == PyList_GET_SIZE(before) && same == PyList_GET_SIZE(now)) {
+        return MG_OK;
+    }
+    PyObject *tail = PyList_GetSlice(now, same, PyList_GET_SIZE(now));
+    int result = tail == NULL || PyList_Append(maker->planner.capture->keep, tail) < 0
+                     ? MG_ERR
+                     : add_effect(maker, MG_EFFECT_LIST_TAIL, record->source, NULL, same, tail);
+    Py_XDECREF(tail);
+    return result;
+}
+
+static int
+dict_effects(Maker *maker, MgRecord *record)
+{
+    PyObject *before = record->object, *now = record->view;
+    Py_ssize_t a = 0, b = 0;
+    PyObject *key, *value, *old_key, *old_value;
+    /* the old keys must be the first of the new ones, in the same order */
+    int in_order = 1;
+    while (in_order && PyDict_Next(before, &a, &old_key, &old_value)) {
+        in_order = PyDict_Next(now, &b, &key, &value) && key == old_key;
+    }
+    if (!in_order) {
+        PyObject *copy = PyDict_Copy(now);
+        int result = copy == NULL || PyList_Append(maker->planner.capture->keep, copy) < 0
+                         ? MG_ERR
+                         : add_effect(maker, MG_EFFECT_REPLACE, record->source, NULL, 0, copy);
+        Py_XDECREF(copy);
+        return result;
+    }
+    b = 0;
+    while (PyDict_Next(now, &b, &key, &value)) {
+        PyObject *old = PyDict_GetItemWithError(before, key);
+        if (old != NULL && is_unchanged(maker->planner.capture, value, old)) {
+            continue;
+        }
+        if (PyErr_Occurred() || add_effect(maker, MG_EFFECT_DICT_SET, record->source, key, 0, value) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+static int
+set_effects(Maker *maker, MgRecord *record)
+{
+    int same = PyObject_RichCompareBool(record->object, record->view, Py_EQ);
+    if (same != 0) {
+        return same < 0 ? MG_ERR : MG_OK;
+    }
+    PyObject *copy = PySet_New(record->view);
+    int result = copy == NULL || PyList_Append(maker->planner.capture->keep, copy) < 0
+                     ? MG_ERR
+                     : add_effect(maker, MG_EFFECT_REPLACE, record->source, NULL, 0, copy);
+    Py_XDECREF(copy);
+    return result;
+}
+
+static int
+held_effects(Maker *maker, MgRecord *record)
+{
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    MgEffectKind kind = record->kind == MG_KIND_CELL       ? MG_EFFECT_CELL_SET
+                        : record->kind == MG_KIND_INSTANCE ? MG_EFFECT_SLOT_SET
+                                                           : MG_EFFECT_DICT_SET;
+    while (PyDict_Next(record->held, &position, &key, &value)) {
+        if (add_effect(maker, kind, record->source, key, 0, value == mg_capture_deleted ? NULL : value) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+static int
+collect_effects(Maker *maker)
+{
+    MgCapture *capture = maker->planner.capture;
+    for (int i = 0; i < capture->record_count; i++) { /* the list may grow while it is walked */
+        MgRecord *record = capture->record_list[i];
+        int result = MG_OK;
+        if (record->view != NULL && record->kind != MG_KIND_TENSOR) {
+            result = record->kind == MG_KIND_LIST   ? list_effects(maker, record)
+                     : record->kind == MG_KIND_DICT ? dict_effects(maker, record)
+                     : record->kind == MG_KIND_SET  ? set_effects(maker, record)
+                                                    : MG_OK;
+        }
+        else if (record->held != NULL) {
+            result = held_effects(maker, record);
+        }
+        if (result < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+static int
+apply_effect(const MgEffect *effect, PyObject *target, PyObject *value)
+{
+    switch (effect->kind) {
+        case MG_EFFECT_DICT_SET:
+            if (value == NULL) {
+                return PyDict_DelItem(target, effect->key);
+            }
+            return PyDict_SetItem(target, effect->key, value);
+        case MG_EFFECT_SLOT_SET: {
+            PyObject **slot = (PyObject **)((char *)target + ((PyMemberDescrObject *)effect->key)->d_member->offset);
+            Py_XSETREF(*slot, Py_XNewRef(value));
+            return 0;
+        }
+        case MG_EFFECT_CELL_SET:
+            return PyCell_Set(target, value);
+        case MG_EFFECT_LIST_TAIL:
+            return PyList_SetSlice(target, effect->index, PyList_GET_SIZE(target), value);
+        case MG_EFFECT_REPLACE:
+            if (PyDict_Check(target)) {
+                PyDict_Clear(target);
+                return PyDict_Update(target, value);
+            }
+            return PySet_Clear(target) < 0 ? -1 : _PySet_Update(target, value);
+    }
+    return -1;
+}
+
+/* ---- making ---- */
+
+static void
+entry_dealloc(MgEntry *self)
+{
+    mg_guard_free(&self->guards);
+    mg_plan_free(&self->plan);
+    for (int i = 0; i < self->effect_count; i++) {
+        Py_XDECREF(self->effects[i].key);
+    }
+    for (int i = 0; i < self->node_count; i++) {
+        MgNode *node = &self->nodes[i];
+        if (self->operations != NULL) {
+            PyMem_Free(self->operations[i].args);
+            PyMem_Free(self->operations[i].modes);
+            PyMem_Free(self->operations[i].dead);
+            Py_XDECREF(self->operations[i].kwnames);
+        }
+        Py_XDECREF(node->target);
+        Py_XDECREF(node->args);
+        Py_XDECREF(node->kwargs);
+        Py_XDECREF(node->value);
+        Py_XDECREF(node->stack);
+        Py_XDECREF(node->real);
+        Py_XDECREF(node->name);
+    }
+    PyMem_Free(self->operations);
+    PyMem_Free(self->effects);
+    PyMem_Free(self->nodes);
+    PyMem_Free(self->inputs);
+    PyMem_Free(self->input_nodes);
+    PyMem_Free(self->outputs);
+    PyMem_Free(self->kept);
+    Py_XDECREF(self->compiled);
+    PyObject_Free(self);
+}
+
+/* 1 if nothing is lost when the node is left out: an input or a part of a result that nobody uses. */
+static int
+is_unused(const MgNode *node)
+{
+    if (node->users > 0) {
+        return 0;
+    }
+    if (node->kind == MG_NODE_INPUT) {
+        return 1;
+    }
+    return node->kind == MG_NODE_FUNCTION && PyTuple_GET_SIZE(node->args) == 2 && node->kwargs == NULL &&
+           Py_IS_TYPE(PyTuple_GET_ITEM(node->args, 0), &MgRef_Type) && node->is_part;
+}
+
+static int
+collect_inputs(MgEntry *entry)
+{
+    entry->inputs = PyMem_Calloc((size_t)entry->node_count + 1, sizeof(int));
+    entry->input_nodes = PyMem_Calloc((size_t)entry->node_count + 1, sizeof(int));
+    if (entry->inputs == NULL || entry->input_nodes == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    for (int i = 0; i < entry->node_count; i++) {
+        if (entry->nodes[i].kind == MG_NODE_INPUT && entry->nodes[i].users > 0) {
+            entry->inputs[entry->input_count] = entry->nodes[i].source->id;
+            entry->input_nodes[entry->input_count++] = i;
+        }
+    }
+    return MG_OK;
+}
+
+static int
+collect_kept(MgEntry *entry)
+{
+    entry->kept = PyMem_Calloc((size_t)(entry->plan.count + entry->effect_count) + 1, sizeof(int));
+    if (entry->kept == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    for (int i = 0; i < entry->plan.count; i++) {
+        if (entry->plan.nodes[i].kind == MG_PLAN_SOURCE) {
+            entry->kept[entry->kept_count++] = entry->plan.nodes[i].index;
+        }
+    }
+    for (int i = 0; i < entry->effect_count; i++) {
+        entry->kept[entry->kept_count++] = entry->effects[i].target;
+    }
+    return MG_OK;
+}
+
+/* Distinct tensor inputs must stay distinct: one could be written through the other. */
+static int
+guard_distinct(MgCapture *capture)
+{
+    for (int i = 0; i < capture->node_count; i++) {
+        MgNode *a = &capture->nodes[i];
+        if (a->kind != MG_NODE_INPUT || a->users == 0 || a->source->kind != MG_SOURCE_LOCAL) {
+            continue; /* two arguments can easily be one tensor; parameters of a module are told apart by the backend */
+        }
+        for (int j = 0; j < capture->node_count; j++) {
+            MgNode *b = &capture->nodes[j];
+            if (i != j && b->kind == MG_NODE_INPUT && b->users > 0 && !(b->source->kind == MG_SOURCE_LOCAL && j < i) &&
+                mg_capture_guard_pair(capture, MG_GUARD_DISTINCT, a->source, b->source) < 0) {
+                return MG_ERR;
+            }
+        }
+    }
+    return MG_OK;
+}
+
+MgEntry *
+mg_entry_new(MgCapture *capture, PyObject *result)
+{
+    MgEntry *entry = PyObject_New(MgEntry, &MgEntry_Type);
+    if (entry == NULL) {
+        return NULL;
+    }
+    memset((char *)entry + sizeof(PyObject), 0, sizeof(MgEntry) - sizeof(PyObject));
+    MgCapture *outer = mg_capture_current;
+    mg_capture_current = capture; /* planning may still reach outside objects */
+    Maker maker = {.planner = {.capture = capture, .plan = &entry->plan}, .entry = entry};
+    entry->result = mg_plan_add(&maker.planner, result);
+    int status = entry->result < 0 ? MG_ERR : collect_effects(&maker);
+    entry->outputs = maker.planner.outputs;
+    entry->output_count = maker.planner.output_count;
+    if (status == MG_OK) {
+        status = guard_distinct(capture);
+    }
+    if (status == MG_OK) {
+        status = mg_guard_compile(&entry->guards, capture);
+    }
+    if (status == MG_OK) {
+        entry->nodes = capture->nodes;
+        entry->node_count = capture->node_count;
+        capture->nodes = NULL;
+        capture->node_count = capture->node_room = 0;
+        status = collect_inputs(entry) < 0 ? MG_ERR : collect_kept(entry);
+    }
+    mg_table_free(&entry->plan.known);
+    mg_capture_current = outer;
+    if (status < 0) {
+        Py_DECREF(entry);
+        return NULL;
+    }
+    return entry;
+}
+
+/* ---- the graph for others ---- */
+
+PyObject *
+mg_entry_describe(MgEntry *entry)
+{
+    PyObject *nodes = PyList_New(0), *outputs = PyList_New(0), *inputs = PyList_New(0), *result = NULL;
+    static const char *const kinds[] = {"placeholder", "call_function", "call_method"};
+    if (nodes == NULL || outputs == NULL || inputs == NULL) {
+        goto done;
+    }
+    for (int i = 0, input = 0; i < entry->node_count; i++) {
+        MgNode *node = &entry->nodes[i];
+        PyObject *text = NULL;
+        if (is_unused(node)) {
+            continue;
+        }
+        if (node->kind == MG_NODE_INPUT) {
+            text = mg_guard_source_text(&entry->guards, entry->inputs[input++]);
+            if (text == NULL || PyList_Append(inputs, node->real) < 0) {
+                Py_XDECREF(text);
+                goto done;
+            }
+        }
+        PyObject *item =
+            Py_BuildValue("(isOOOOOOO)", i, kinds[node->kind], node->target == NULL ? Py_None : node->target,
+                          node->args == NULL ? Py_None : node->args, node->kwargs == NULL ? Py_None : node->kwargs,
+                          node->value, node->stack == NULL ? Py_None : node->stack, text == NULL ? Py_None : text,
+                          node->name == NULL ? Py_None : node->name);
+        Py_XDECREF(text);
+        int status = item == NULL ? -1 : PyList_Append(nodes, item);
+        Py_XDECREF(item);
+        if (status < 0) {
+            goto done;
+        }
+    }
+    for (int i = 0; i < entry->output_count; i++) {
+        PyObject *index = PyLong_FromLong(entry->outputs[i]);
+        int status = index == NULL ? -1 : PyList_Append(outputs, index);
+        Py_XDECREF(index);
+        if (status < 0) {
+            goto done;
+        }
+    }
+    result = PyTuple_Pack(3, nodes, outputs, inputs);
+done:
+    Py_XDECREF(nodes);
+    Py_XDECREF(outputs);
+    Py_XDECREF(inputs);
+    return result;
+}
+
+/* ---- our own replay of the graph ---- */
+
+static int
+has_ref(PyObject *value)
+{
+    if (Py_IS_TYPE(value, &MgRef_Type)) {
+        return 1;
+    }
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
+            if (has_ref(PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i))) {
+                return 1;
+            }
+        }
+    }
+    else if (PySlice_Check(value)) {
+        PySliceObject *slice = (PySliceObject *)value;
+        return has_ref(slice->start) || has_ref(slice->stop) || has_ref(slice->step);
+    }
+    else if (PyDict_Check(value)) {
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (PyDict_Next(value, &position, &key, &item)) {
+            if (has_ref(item)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Notes the last use of each node that `value` refers to. */
+static void
+mark_uses(PyObject *value, int node, int *last)
+{
+    if (Py_IS_TYPE(value, &MgRef_Type)) {
+        last[((MgRef *)value)->index] = node;
+    }
+    else if (PyTuple_Check(value) || PyList_Check(value)) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
+            mark_uses(PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), node, last);
+        }
+    }
+    else if (PySlice_Check(value)) {
+        PySliceObject *slice = (PySliceObject *)value;
+        mark_uses(slice->start, node, last);
+        mark_uses(slice->stop, node, last);
+        mark_uses(slice->step, node, last);
+    }
+    else if (PyDict_Check(value)) {
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (PyDict_Next(value, &position, &key, &item)) {
+            mark_uses(item, node, last);
+        }
+    }
+}
+
+static void
+set_argument(MgOperation *operation, int index, PyObject *value)
+{
+    operation->args[index] = value;
+    operation->modes[index] = Py_IS_TYPE(value, &MgRef_Type) ? ARGUMENT_VALUE
+                              : has_ref(value)               ? ARGUMENT_NESTED
+                              : PyList_Check(value) || PyDict_Check(value)
+                                  ? ARGUMENT_NESTED /* never share a mutable object */
+                                  : ARGUMENT_CONST;
+}
+
+static int
+prepare_operation(MgOperation *operation, MgNode *node)
+{
+    int count = (int)PyTuple_GET_SIZE(node->args);
+    int named = node->kwargs == NULL ? 0 : (int)PyDict_GET_SIZE(node->kwargs);
+    operation->count = count;
+    operation->args = PyMem_Calloc((size_t)(count + named) + 1, sizeof(PyObject *));
+    operation->modes = PyMem_Calloc((size_t)(count + named) + 1, 1);
+    if (operation->args == NULL || operation->modes == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    for (int i = 0; i < count; i++) {
+        set_argument(operation, i, PyTuple_GET_ITEM(node->args, i));
+    }
+    if (named > 0) {
+        operation->kwnames = PyTuple_New(named);
+        if (operation->kwnames == NULL) {
+            return MG_ERR;
+        }
+        Py_ssize_t position = 0;
+        PyObject *key, *value;
+        for (int i = 0; PyDict_Next(node->kwargs, &position, &key, &value); i++) {
+            PyTuple_SET_ITEM(operation->kwnames, i, Py_NewRef(key));
+            set_argument(operation, count + i, value);
+        }
+    }
+    return MG_OK;
+}
+
+int
+mg_entry_prepare(MgEntry *entry)
+{
+    int count = entry->node_count, result = MG_ERR;
+    int *last = PyMem_Malloc(sizeof(int) * ((size_t)count + 1));
+    entry->operations = PyMem_Calloc((size_t)count + 1, sizeof(MgOperation));
+    if (last == NULL || entry->operations == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (int i = 0; i < count; i++) {
+        last[i] = i;
+    }
+    for (int i = 0; i < count; i++) {
+        MgNode *node = &entry->nodes[i];
+        if (node->kind == MG_NODE_INPUT || is_unused(node)) {
+            continue;
+        }
+        if (prepare_operation(&entry->operations[i], node) < 0) {
+            goto done;
+        }
+        mark_uses(node->args, i, last);
+        if (node->kwargs != NULL) {
+            mark_uses(node->kwargs, i, last);
+        }
+    }
+    for (int i = 0; i < entry->output_count; i++) {
+        last[entry->outputs[i]] = count;
+    }
+    for (int i = 0; i < count; i++) {
+        if (last[i] < count && !is_unused(&entry->nodes[i])) {
+            MgOperation *operation = &entry->operations[last[i]];
+            int *dead = PyMem_Realloc(operation->dead, sizeof(int) * (size_t)(operation->dead_count + 1));
+            if (dead == NULL) {
+                PyErr_NoMemory();
+                goto done;
+            }
+            operation->dead = dead;
+            operation->dead[operation->dead_count++] = i;
+        }
+    }
+    result = MG_OK;
+done:
+    PyMem_Free(last);
+    return result;
+}
+
+/* An argument with values in place of references. New. */
+static PyObject *
+resolve(PyObject *value, PyObject **values)
+{
+    if (Py_IS_TYPE(value, &MgRef_Type)) {
+        return Py_NewRef(values[((MgRef *)value)->index]);
+    }
+    if (PyList_Check(value) || PyTuple_Check(value)) {
+        int is_list = PyList_Check(value);
+        Py_ssize_t size = Py_SIZE(value);
+        PyObject *result = is_list ? PyList_New(size) : PyTuple_New(size);
+        for (Py_ssize_t i = 0; result != NULL && i < size; i++) {
+            PyObject *item = resolve(is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), values);
+            if (item == NULL) {
+                Py_CLEAR(result);
+                break;
+            }
+            if (is_list) {
+                PyList_SET_ITEM(result, i, item);
+            }
+            else {
+                PyTuple_SET_ITEM(result, i, item);
+            }
+        }
+        if (result != NULL && !is_list && Py_TYPE(value) != &PyTuple_Type) {
+            PyObject *made = PyObject_CallMethod((PyObject *)Py_TYPE(value), "_make", "O", result);
+            Py_DECREF(result);
+            return made;
+        }
+        return result;
+    }
+    if (PySlice_Check(value)) {
+        PySliceObject *slice = (PySliceObject *)value;
+        PyObject *start = resolve(slice->start, values), *stop = resolve(slice->stop, values),
+                 *step = resolve(slice->step, values);
+        PyObject *result = start == NULL || stop == NULL || step == NULL ? NULL : PySlice_New(start, stop, step);
+        Py_XDECREF(start);
+        Py_XDECREF(stop);
+        Py_XDECREF(step);
+        return result;
+    }
+    if (PyDict_Check(value)) {
+        PyObject *result = PyDict_New();
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (result != NULL && PyDict_Next(value, &position, &key, &item)) {
+            PyObject *resolved = resolve(item, values);
+            if (resolved == NULL || PyDict_SetItem(result, key, resolved) < 0) {
+                Py_CLEAR(result);
+            }
+            Py_XDECREF(resolved);
+        }
+        return result;
+    }
+    return Py_NewRef(value);
+}
+
+/* Executes one operation. New. */
+static PyObject *
+execute(const MgNode *node, const MgOperation *operation, PyObject **values)
+{
+    int total = operation->count + (operation->kwnames == NULL ? 0 : (int)PyTuple_GET_SIZE(operation->kwnames));
+    PyObject *small[17];
+    PyObject **args = total < 16 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)(total + 1));
+    if (args == NULL) {
+        return PyErr_NoMemory();
+    }
+    PyObject *result = NULL;
+    int ready = 0;
+    for (; ready < total; ready++) {
+        PyObject *value = operation->args[ready];
+        switch (operation->modes[ready]) {
+            case ARGUMENT_CONST:
+                args[ready + 1] = Py_NewRef(value);
+                break;
+            case ARGUMENT_VALUE:
+                args[ready + 1] = Py_NewRef(values[((MgRef *)value)->index]);
+                break;
+            default:
+                args[ready + 1] = resolve(value, values);
+                break;
+        }
+        if (args[ready + 1] == NULL) {
+            break;
+        }
+    }
+    if (ready == total) {
+        size_t nargsf = (size_t)operation->count | PY_VECTORCALL_ARGUMENTS_OFFSET;
+        result = node->kind == MG_NODE_METHOD
+                     ? PyObject_VectorcallMethod(node->target, args + 1, nargsf, operation->kwnames)
+                     : PyObject_Vectorcall(node->target, args + 1, nargsf, operation->kwnames);
+    }
+    for (int i = 0; i < ready; i++) {
+        Py_DECREF(args[i + 1]);
+    }
+    if (args != small) {
+        PyMem_Free(args);
+    }
+    return result;
+}
+
+/* Runs the graph by executing its operations. MG_OK with `outputs` filled with new references. */
+static int
+replay(MgEntry *entry, PyObject **registers, PyObject **outputs)
+{
+    PyObject **values = PyMem_Calloc((size_t)entry->node_count + 1, sizeof(PyObject *));
+    if (values == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    int result = MG_OK;
+    for (int i = 0; i < entry->input_count; i++) {
+        values[entry->input_nodes[i]] = Py_NewRef(registers[entry->inputs[i]]);
+    }
+    for (int i = 0; i < entry->node_count; i++) {
+        const MgOperation *operation = &entry->operations[i];
+        if (operation->args == NULL) {
+            continue;
+        }
+        values[i] = execute(&entry->nodes[i], operation, values);
+        if (values[i] == NULL) {
+            result = MG_ERR;
+            break;
+        }
+        for (int j = 0; j < operation->dead_count; j++) {
+            Py_CLEAR(values[operation->dead[j]]);
+        }
+    }
+    for (int i = 0; result == MG_OK && i < entry->output_count; i++) {
+        outputs[i] = Py_NewRef(values[entry->outputs[i]]);
+    }
+    for (int i = 0; i < entry->node_count; i++) {
+        Py_XDECREF(values[i]);
+    }
+    PyMem_Free(values);
+    return result;
+}
+
+/* Runs what the backend compiled. */
+static int
+call_compiled(MgEntry *entry, PyObject **registers, PyObject **outputs)
+{
+    PyObject **inputs = PyMem_Calloc((size_t)entry->input_count + 2, sizeof(PyObject *));
+    if (inputs == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    for (int i = 0; i < entry->input_count; i++) {
+        inputs[i + 1] = Py_NewRef(registers[entry->inputs[i]]);
+    }
+    PyObject *result = PyObject_Vectorcall(entry->compiled, inputs + 1,
+                                           (size_t)entry->input_count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    for (int i = 0; i < entry->input_count; i++) {
+        Py_DECREF(inputs[i + 1]);
+    }
+    PyMem_Free(inputs);
+    PyObject *sequence = result == NULL ? NULL : PySequence_Fast(result, "a compiled graph must give a tuple or list");
+    Py_XDECREF(result);
+    if (sequence == NULL) {
+        return MG_ERR;
+    }
+    int status = MG_OK;
+    if (PySequence_Fast_GET_SIZE(sequence) < entry->output_count) {
+        PyErr_Format(PyExc_RuntimeError, "a compiled graph gave %zd outputs, not %d",
+                     PySequence_Fast_GET_SIZE(sequence), entry->output_count);
+        status = MG_ERR;
+    }
+    for (int i = 0; status == MG_OK && i < entry->output_count; i++) {
+        outputs[i] = Py_NewRef(PySequence_Fast_GET_ITEM(sequence, i));
+    }
+    Py_DECREF(sequence);
+    return status;
+}
+
+PyObject *
+mg_entry_run(MgEntry *entry, PyObject **registers)
+{
+    PyObject *result = NULL;
+    PyObject **outputs = PyMem_Calloc((size_t)(entry->output_count + entry->plan.count) + 1, sizeof(PyObject *));
+    if (outputs == NULL) {
+        return PyErr_NoMemory();
+    }
+    PyObject **memo = outputs + entry->output_count;
+    entry->hits++;
+    Py_INCREF(entry);
+    for (int i = 0; i < entry->kept_count; i++) {
+        Py_XINCREF(registers[entry->kept[i]]);
+    }
+    int status = MG_OK;
+    if (entry->compiled != NULL) {
+        status = call_compiled(entry, registers, outputs);
+    }
+    else if (entry->node_count > 0) {
+        status = replay(entry, registers, outputs);
+    }
+    if (status == MG_OK) {
+        result = Py_XNewRef(mg_plan_build(&entry->plan, entry->result, registers, outputs, memo));
+    }
+    /* all values first: an effect may change what a later value is read from */
+    for (int i = 0; result != NULL && i < entry->effect_count; i++) {
+        if (entry->effects[i].value >= 0 &&
+            mg_plan_build(&entry->plan, entry->effects[i].value, registers, outputs, memo) == NULL) {
+            Py_CLEAR(result);
+        }
+    }
+    for (int i = 0; result != NULL && i < entry->effect_count; i++) {
+        const MgEffect *effect = &entry->effects[i];
+        PyObject *value = effect->value < 0 ? NULL : memo[effect->value];
+        if (apply_effect(effect, registers[effect->target], value) < 0) {
+            Py_CLEAR(result);
+        }
+    }
+    for (int i = 0; i < entry->kept_count; i++) {
+        Py_XDECREF(registers[entry->kept[i]]);
+    }
+    for (int i = 0; i < entry->output_count + entry->plan.count; i++) {
+        Py_XDECREF(outputs[i]);
+    }
+    PyMem_Free(outputs);
+    Py_DECREF(entry);
+    return result;
+}
+
+/* ---- the Python side ---- */
+
+static PyObject *
+entry_guards(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *list = PyList_New(self->guards.check_count);
+    for (int i = 0; list != NULL && i < self->guards.check_count; i++) {
+        PyObject *text = mg_guard_text(&self->guards, i);
+        if (text == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, i, text);
+    }
+    return list;
+}
+
+static PyObject *
+entry_describe(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    return mg_entry_describe(self);
+}
+
+static PyMethodDef entry_methods[] = {
+    {"guards", (PyCFunction)entry_guards, METH_NOARGS, "The guards as a list of texts."},
+    {"describe", (PyCFunction)entry_describe, METH_NOARGS, "The graph as (nodes, outputs, inputs)."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef entry_members[] = {
+    {"hits", T_ULONGLONG, offsetof(MgEntry, hits), READONLY, "How often the entry was run."},
+    {"compiled", T_OBJECT, offsetof(MgEntry, compiled), READONLY, "What the backend gave, or None."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyTypeObject MgEntry_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.Entry",
+    .tp_basicsize = sizeof(MgEntry),
+    .tp_dealloc = (destructor)entry_dealloc,
+    .tp_methods = entry_methods,
+    .tp_members = entry_members,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+int
+mg_entry_types_ready(void)
+{
+    return PyType_Ready(&MgEntry_Type);
+}

@@ -1,0 +1,72 @@
+/* An entry: one captured and compiled version of a function, with all that is needed to run it again. */
+#ifndef MG_ENTRY_H
+#define MG_ENTRY_H
+
+#include "guard.h"
+#include "plan.h"
+
+typedef enum {
+    MG_EFFECT_DICT_SET, /* target[key] = value, or the deletion of key if value is -1 */
+    MG_EFFECT_SLOT_SET, /* the slot `key` of target */
+    MG_EFFECT_CELL_SET,
+    MG_EFFECT_LIST_TAIL, /* target[index:] = value */
+    MG_EFFECT_REPLACE,   /* the whole content of a dict or set becomes that of value */
+} MgEffectKind;
+
+/* A write to outside that captured code made. */
+typedef struct {
+    MgEffectKind kind;
+    int target;    /* register */
+    PyObject *key; /* strong, or NULL */
+    Py_ssize_t index;
+    int value; /* node of the plan, or -1 */
+} MgEffect;
+
+/* One operation of the graph, ready to be executed. */
+typedef struct {
+    PyObject **args;   /* owned, borrowed from the node's args: constants, references, containers */
+    uint8_t *modes;    /* owned: how each argument is got */
+    int count;         /* positional arguments */
+    PyObject *kwnames; /* strong, or NULL */
+    int *dead;         /* owned: nodes whose values are not needed after this one */
+    int dead_count;
+} MgOperation;
+
+typedef struct {
+    PyObject_HEAD
+    MgProgram guards;
+    MgPlan plan;
+    int result; /* node of the plan */
+    MgEffect *effects;
+    int effect_count;
+    MgNode *nodes; /* the recording; taken over from the capture */
+    int node_count;
+    int *inputs; /* registers, in the order of the input nodes that are used */
+    int *input_nodes;
+    int input_count;
+    int *outputs; /* nodes */
+    int output_count;
+    int *kept; /* registers that the plan and the effects need after the graph has run */
+    int kept_count;
+    MgOperation *operations; /* one for each node, or NULL if a backend has compiled the graph */
+    PyObject *compiled;      /* strong: what the backend gave, or NULL */
+    uint64_t hits;
+} MgEntry;
+
+extern PyTypeObject MgEntry_Type;
+int mg_entry_types_ready(void);
+
+/* An entry from a finished capture whose root returned `result` (borrowed). New; NULL with an exception, which may be
+ * that of an aborted capture. Takes the recording out of the capture. */
+MgEntry *mg_entry_new(MgCapture *capture, PyObject *result);
+
+/* The graph as lists for a backend adapter: (nodes, outputs, inputs). New. */
+PyObject *mg_entry_describe(MgEntry *entry);
+
+/* Gives the graph to the interpreter of graphs in this file. */
+int mg_entry_prepare(MgEntry *entry);
+
+/* Runs the graph and all that belongs to it, on the registers of its guards. New. */
+PyObject *mg_entry_run(MgEntry *entry, PyObject **registers);
+
+#endif

@@ -1,0 +1,318 @@
+/* The guard program: loads every source that an entry needs, once, and checks it.
+ *
+ * Steps are in the order in which the sources were made, so a base is loaded and checked before what is built on it. No
+ * Python code runs in between, so borrowed references stay valid until the first call after the program. */
+#include "guard.h"
+
+#include "rules.h"
+
+static MgTensorCheck *
+tensor_check(PyObject *tensor)
+{
+    MgTensor info;
+    MgTensorCheck *check = PyMem_Calloc(1, sizeof(MgTensorCheck));
+    if (check == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    int requires_grad = mg_torch_requires_grad(tensor);
+    if (requires_grad < 0 || mg_torch_read(tensor, &info) < 0) {
+        PyMem_Free(check);
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_RuntimeError, "a tensor changed its kind during a capture");
+        }
+        return NULL;
+    }
+    check->dims = PyMem_Malloc(sizeof(int64_t) * 2 * (size_t)info.dim + 1);
+    if (check->dims == NULL) {
+        PyMem_Free(check);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    memcpy(check->dims, info.sizes, sizeof(int64_t) * (size_t)info.dim);
+    memcpy(check->dims + info.dim, info.strides, sizeof(int64_t) * (size_t)info.dim);
+    check->dim = info.dim;
+    check->dtype = info.dtype;
+    check->device_type = info.device_type;
+    check->device_index = info.device_index;
+    check->requires_grad = requires_grad;
+    return check;
+}
+
+int
+mg_guard_compile(MgProgram *program, MgCapture *capture)
+{
+    MgSources *sources = &capture->sources;
+    *program = (MgProgram){0};
+    program->steps = PyMem_Calloc((size_t)sources->count + 1, sizeof(MgStep));
+    program->checks = PyMem_Calloc((size_t)capture->guard_count + 1, sizeof(MgCheck));
+    int *counts = PyMem_Calloc((size_t)sources->count + 1, sizeof(int));
+    if (program->steps == NULL || program->checks == NULL || counts == NULL) {
+        PyMem_Free(counts);
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    program->state = Py_NewRef(capture->entry_state);
+    program->step_count = sources->count;
+    for (int i = 0; i < sources->count; i++) {
+        MgStep *step = &program->steps[i];
+        step->source = *sources->items[i];
+        step->source.view = NULL;
+        Py_XINCREF(step->source.key);
+        step->base = sources->items[i]->base == NULL ? -1 : sources->items[i]->base->id;
+    }
+    /* each check goes with the last source that it needs */
+    for (int i = 0; i < capture->guard_count; i++) {
+        MgGuard *guard = &capture->guards[i];
+        int at = guard->source->id;
+        if (guard->other != NULL && guard->other->id > at) {
+            at = guard->other->id;
+        }
+        counts[at]++;
+    }
+    int next = 0;
+    for (int i = 0; i < sources->count; i++) {
+        program->steps[i].first_check = next;
+        next += counts[i];
+    }
+    int result = MG_OK;
+    for (int i = 0; i < capture->guard_count && result == MG_OK; i++) {
+        MgGuard *guard = &capture->guards[i];
+        int at = guard->source->id;
+        if (guard->other != NULL && guard->other->id > at) {
+            at = guard->other->id;
+        }
+        MgStep *step = &program->steps[at];
+        MgCheck *check = &program->checks[step->first_check + step->check_count++];
+        check->kind = guard->kind;
+        check->source = guard->source->id;
+        check->other = guard->other == NULL ? -1 : guard->other->id;
+        check->expected = Py_XNewRef(guard->expected);
+        check->index = guard->index;
+        if (guard->kind == MG_GUARD_TENSOR) {
+            check->tensor = tensor_check(guard->source->raw);
+            result = check->tensor == NULL ? MG_ERR : MG_OK;
+        }
+        program->check_count++;
+    }
+    PyMem_Free(counts);
+    return result;
+}
+
+/* ---- running ---- */
+
+/* Equality of plain values of one type, with no Python code. */
+static int
+same_value(PyObject *value, PyObject *expected)
+{
+    if (value == expected) {
+        return 1;
+    }
+    PyTypeObject *type = Py_TYPE(expected);
+    if (Py_TYPE(value) != type) {
+        return 0;
+    }
+    if (type == &PyFloat_Type) { /* by bits: -0.0 is not 0.0, and nan is nan */
+        double a = PyFloat_AS_DOUBLE(value), b = PyFloat_AS_DOUBLE(expected);
+        return memcmp(&a, &b, sizeof(double)) == 0;
+    }
+    if (type == &PyComplex_Type) {
+        return memcmp(&((PyComplexObject *)value)->cval, &((PyComplexObject *)expected)->cval, sizeof(Py_complex)) == 0;
+    }
+    return PyObject_RichCompareBool(value, expected, Py_EQ);
+}
+
+static int
+same_keys(PyObject *dict, PyObject *keys)
+{
+    if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) {
+        return 0;
+    }
+    Py_ssize_t position = 0, i = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(dict, &position, &key, &value)) {
+        PyObject *expected = PyTuple_GET_ITEM(keys, i++);
+        if (key != expected && !(PyUnicode_CheckExact(key) && PyUnicode_CheckExact(expected)
+                                     ? PyUnicode_Compare(key, expected) == 0
+                                     : PyLong_CheckExact(key) && same_value(key, expected) == 1)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int
+same_tensor(PyObject *tensor, const MgTensorCheck *check)
+{
+    MgTensor info;
+    if (!mg_torch_is_tensor(tensor) || mg_torch_read(tensor, &info) < 0) {
+        return 0;
+    }
+    if (info.dim != check->dim || info.dtype != check->dtype || info.device_type != check->device_type ||
+        info.device_index != check->device_index ||
+        memcmp(info.sizes, check->dims, sizeof(int64_t) * (size_t)info.dim) != 0 ||
+        memcmp(info.strides, check->dims + info.dim, sizeof(int64_t) * (size_t)info.dim) != 0) {
+        return 0;
+    }
+    int requires_grad = mg_torch_requires_grad(tensor);
+    return requires_grad < 0 ? -1 : requires_grad == check->requires_grad;
+}
+
+/* One check: 1, 0 or -1. */
+static int
+run_check(const MgCheck *check, PyObject **registers)
+{
+    PyObject *value = registers[check->source];
+    if (check->kind == MG_GUARD_ABSENT) {
+        return value == NULL;
+    }
+    if (value == NULL) {
+        return 0;
+    }
+    switch (check->kind) {
+        case MG_GUARD_TYPE:
+            return (PyObject *)Py_TYPE(value) == check->expected;
+        case MG_GUARD_IDENTITY:
+            return value == check->expected;
+        case MG_GUARD_VALUE:
+            return same_value(value, check->expected);
+        case MG_GUARD_LENGTH:
+            if (PyTuple_Check(value) || PyList_Check(value)) {
+                return Py_SIZE(value) == check->index;
+            }
+            return PyDict_Check(value)     ? PyDict_GET_SIZE(value) == check->index
+                   : PyAnySet_Check(value) ? PySet_GET_SIZE(value) == check->index
+                                           : 0;
+        case MG_GUARD_KEYS:
+            return same_keys(value, check->expected);
+        case MG_GUARD_TENSOR:
+            return same_tensor(value, check->tensor);
+        case MG_GUARD_ALIAS:
+            return value == registers[check->other];
+        case MG_GUARD_DISTINCT:
+            return value != registers[check->other];
+        default:
+            return 0;
+    }
+}
+
+int
+mg_guard_run(const MgProgram *program, PyObject *const *arguments, PyObject **registers, int *failed)
+{
+    *failed = -1;
+    for (int i = 0; i < program->step_count; i++) {
+        const MgStep *step = &program->steps[i];
+        PyObject *base = step->base < 0 ? NULL : registers[step->base];
+        registers[i] = step->base >= 0 && base == NULL ? NULL : mg_source_load(&step->source, base, arguments);
+        for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
+            int good = run_check(&program->checks[j], registers);
+            if (good <= 0) {
+                *failed = j;
+                return good;
+            }
+        }
+    }
+    PyObject *state = mg_rules_read_state();
+    if (state == NULL) {
+        return -1;
+    }
+    int same = PyObject_RichCompareBool(state, program->state, Py_EQ);
+    Py_DECREF(state);
+    return same;
+}
+
+/* ---- text ---- */
+
+/* The text of a source, rebuilt from the program's own copies. */
+PyObject *
+mg_guard_source_text(const MgProgram *program, int index)
+{
+    MgSource copies[64];
+    int depth = 0;
+    int ids[64];
+    for (int i = index; i >= 0 && depth < 64; i = program->steps[i].base) {
+        ids[depth++] = i;
+    }
+    for (int i = depth; i-- > 0;) {
+        copies[i] = program->steps[ids[i]].source;
+        copies[i].base = i + 1 < depth ? &copies[i + 1] : NULL;
+    }
+    return mg_source_text(&copies[0]);
+}
+
+static PyObject *
+tensor_text(PyObject *source, const MgCheck *check)
+{
+    MgMeta *meta = (MgMeta *)check->expected;
+    return PyUnicode_FromFormat("%U: tensor %S on %S, size %S, stride %S, requires_grad=%s", source, meta->dtype,
+                                meta->device, meta->sizes, meta->strides,
+                                meta->flags & MG_META_REQUIRES_GRAD ? "True" : "False");
+}
+
+PyObject *
+mg_guard_text(const MgProgram *program, int index)
+{
+    const MgCheck *check = &program->checks[index];
+    PyObject *source = mg_guard_source_text(program, check->source);
+    if (source == NULL) {
+        return NULL;
+    }
+    PyObject *text = NULL, *other = NULL;
+    switch (check->kind) {
+        case MG_GUARD_TYPE:
+            text = PyUnicode_FromFormat("type(%U) is %s", source, ((PyTypeObject *)check->expected)->tp_name);
+            break;
+        case MG_GUARD_IDENTITY: {
+            PyObject *type = (PyObject *)Py_TYPE(check->expected);
+            text = check->expected == Py_None || PyBool_Check(check->expected)
+                       ? PyUnicode_FromFormat("%U is %S", source, check->expected)
+                       : PyUnicode_FromFormat("%U is the same %s", source, ((PyTypeObject *)type)->tp_name);
+            break;
+        }
+        case MG_GUARD_VALUE:
+            text = PyUnicode_FromFormat("%U == %R", source, check->expected);
+            break;
+        case MG_GUARD_ABSENT:
+            text = PyUnicode_FromFormat("%U is missing", source);
+            break;
+        case MG_GUARD_LENGTH:
+            text = PyUnicode_FromFormat("len(%U) == %zd", source, check->index);
+            break;
+        case MG_GUARD_KEYS:
+            text = PyUnicode_FromFormat("tuple(%U) == %R", source, check->expected);
+            break;
+        case MG_GUARD_TENSOR:
+            text = tensor_text(source, check);
+            break;
+        case MG_GUARD_ALIAS:
+        case MG_GUARD_DISTINCT:
+            other = mg_guard_source_text(program, check->other);
+            text = other == NULL ? NULL
+                                 : PyUnicode_FromFormat("%U %s %U", source,
+                                                        check->kind == MG_GUARD_ALIAS ? "is" : "is not", other);
+            break;
+    }
+    Py_DECREF(source);
+    Py_XDECREF(other);
+    return text;
+}
+
+void
+mg_guard_free(MgProgram *program)
+{
+    for (int i = 0; i < program->step_count; i++) {
+        Py_XDECREF(program->steps[i].source.key);
+        PyMem_Free(program->steps[i].text);
+    }
+    for (int i = 0; i < program->check_count; i++) {
+        Py_XDECREF(program->checks[i].expected);
+        if (program->checks[i].tensor != NULL) {
+            PyMem_Free(program->checks[i].tensor->dims);
+            PyMem_Free(program->checks[i].tensor);
+        }
+    }
+    PyMem_Free(program->steps);
+    PyMem_Free(program->checks);
+    Py_XDECREF(program->state);
+    *program = (MgProgram){0};
+}

@@ -1,0 +1,605 @@
+/* Plans: how the objects that outlive a captured part are built again on each call.
+ *
+ * One inside object becomes one node however often it is met, and one object each time the plan is carried out: what was
+ * shared stays shared. Containers are made before their parts, so that cycles close. */
+#include "plan.h"
+
+#include "rules.h"
+#include "world.h"
+
+#include <structmember.h>
+
+static int
+add_node(MgPlan *plan, MgPlanNode node)
+{
+    if (plan->count == plan->room) {
+        int room = plan->room == 0 ? 16 : plan->room * 2;
+        MgPlanNode *nodes = PyMem_Realloc(plan->nodes, sizeof(MgPlanNode) * (size_t)room);
+        if (nodes == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        plan->nodes = nodes;
+        plan->room = room;
+    }
+    Py_XINCREF(node.object);
+    plan->nodes[plan->count] = node;
+    return plan->count++;
+}
+
+/* The output of the graph that a recorded node gives. */
+static int
+output_index(MgPlanner *planner, int node)
+{
+    for (int i = 0; i < planner->output_count; i++) {
+        if (planner->outputs[i] == node) {
+            return i;
+        }
+    }
+    if (planner->output_count == planner->output_room) {
+        int room = planner->output_room == 0 ? 8 : planner->output_room * 2;
+        int *outputs = PyMem_Realloc(planner->outputs, sizeof(int) * (size_t)room);
+        if (outputs == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        planner->outputs = outputs;
+        planner->output_room = room;
+    }
+    planner->outputs[planner->output_count] = node;
+    planner->capture->nodes[node].users++;
+    return planner->output_count++;
+}
+
+static int
+refuse(MgPlanner *planner, PyObject *value)
+{
+    MgReason reason = PyGen_CheckExact(value) || PyCoro_CheckExact(value) ? MG_REASON_GENERATOR : MG_REASON_REBUILD;
+    mg_capture_abort(planner->capture, reason, "%s", Py_TYPE(value)->tp_name);
+    return -1;
+}
+
+/* A node with `count` parts; they are filled in by the caller after it is known, so that cycles end. */
+static int
+add_compound(MgPlanner *planner, PyObject *value, MgPlanKind kind, PyObject *object, int count)
+{
+    int *parts = PyMem_Calloc((size_t)count + 1, sizeof(int));
+    if (parts == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int index =
+        add_node(planner->plan, (MgPlanNode){.kind = kind, .object = object, .parts = parts, .part_count = count});
+    if (index < 0) {
+        PyMem_Free(parts);
+        return -1;
+    }
+    if (mg_table_set(&planner->plan->known, value, NULL, (void *)(uintptr_t)(index + 1)) < 0) {
+        return -1;
+    }
+    return index;
+}
+
+static int
+set_part(MgPlanner *planner, int node, int part, PyObject *value)
+{
+    int index = mg_plan_add(planner, value);
+    if (index < 0) {
+        return -1;
+    }
+    planner->plan->nodes[node].parts[part] = index;
+    return 0;
+}
+
+static int
+add_sequence(MgPlanner *planner, PyObject *value)
+{
+    int is_list = PyList_Check(value);
+    int count = (int)Py_SIZE(value);
+    int node = add_compound(planner, value, is_list ? MG_PLAN_LIST : MG_PLAN_TUPLE, (PyObject *)Py_TYPE(value), count);
+    for (int i = 0; node >= 0 && i < count; i++) {
+        if (set_part(planner, node, i, is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i)) < 0) {
+            return -1;
+        }
+    }
+    return node;
+}
+
+static int
+add_set(MgPlanner *planner, PyObject *value)
+{
+    int count = (int)PySet_GET_SIZE(value);
+    int node = add_compound(planner, value, MG_PLAN_SET, (PyObject *)Py_TYPE(value), count);
+    Py_ssize_t position = 0;
+    PyObject *item;
+    Py_hash_t hash;
+    for (int i = 0; node >= 0 && _PySet_NextEntry(value, &position, &item, &hash); i++) {
+        if (set_part(planner, node, i, item) < 0) {
+            return -1;
+        }
+    }
+    return node;
+}
+
+/* The items of a dict, as a node whose type is `type`. `value` identifies the node. */
+static int
+add_dict(MgPlanner *planner, PyObject *value, PyObject *dict, PyObject *type)
+{
+    int node = add_compound(planner, value, MG_PLAN_DICT, type, 2 * (int)PyDict_GET_SIZE(dict));
+    Py_ssize_t position = 0;
+    PyObject *key, *item;
+    for (int i = 0; node >= 0 && PyDict_Next(dict, &position, &key, &item); i += 2) {
+        if (set_part(planner, node, i, key) < 0 || set_part(planner, node, i + 1, item) < 0) {
+            return -1;
+        }
+    }
+    return node;
+}
+
+/* The slots that the classes of an instance define: (descriptor, value) pairs that are set. New list. */
+static PyObject *
+slots_of(PyObject *value)
+{
+    PyObject *pairs = PyList_New(0);
+    for (PyTypeObject *type = Py_TYPE(value); pairs != NULL && type != NULL; type = type->tp_base) {
+        if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+            break;
+        }
+        Py_ssize_t position = 0;
+        PyObject *name, *found;
+        while (pairs != NULL && PyDict_Next(type->tp_dict, &position, &name, &found)) {
+            if (!Py_IS_TYPE(found, &PyMemberDescr_Type) ||
+                ((PyMemberDescrObject *)found)->d_member->type != T_OBJECT_EX) {
+                continue;
+            }
+            PyObject *content = *(PyObject **)((char *)value + ((PyMemberDescrObject *)found)->d_member->offset);
+            if (content != NULL && (PyList_Append(pairs, found) < 0 || PyList_Append(pairs, content) < 0)) {
+                Py_CLEAR(pairs);
+            }
+        }
+    }
+    return pairs;
+}
+
+/* An instance of a Python class over object, dict or OrderedDict. */
+static int
+add_instance(MgPlanner *planner, PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value), *base = type;
+    while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+        base = base->tp_base;
+    }
+    int over_dict = PyDict_Check(value);
+    if (base != &PyBaseObject_Type && !over_dict) {
+        return refuse(planner, value);
+    }
+    if (type->tp_del != NULL || (type->tp_finalize != NULL && _PyType_Lookup(type, MG_STRING("__del__")) != NULL)) {
+        return refuse(planner, value);
+    }
+    PyObject *slots = slots_of(value);
+    if (slots == NULL) {
+        return -1;
+    }
+    PyObject **dict = _PyObject_GetDictPtr(value);
+    int fixed = 2;
+    int node = add_compound(planner, value, MG_PLAN_INSTANCE, (PyObject *)type, fixed + (int)PyList_GET_SIZE(slots));
+    if (node < 0) {
+        Py_DECREF(slots);
+        return -1;
+    }
+    planner->plan->nodes[node].parts[0] = planner->plan->nodes[node].parts[1] = -1;
+    int status = 0;
+    if (dict != NULL && *dict != NULL) {
+        int part = add_dict(planner, *dict, *dict, (PyObject *)&PyDict_Type);
+        planner->plan->nodes[node].parts[0] = part;
+        status = part < 0 ? -1 : 0;
+    }
+    if (status == 0 && over_dict) {
+        PyObject *items = PyDict_Copy(value);
+        int part = items == NULL ? -1 : add_dict(planner, items, items, (PyObject *)&PyDict_Type);
+        if (items != NULL && PyList_Append(planner->capture->keep, items) < 0) {
+            part = -1;
+        }
+        Py_XDECREF(items);
+        planner->plan->nodes[node].parts[1] = part;
+        status = part < 0 ? -1 : 0;
+    }
+    for (int i = 0; status == 0 && i < (int)PyList_GET_SIZE(slots); i++) {
+        PyObject *item = PyList_GET_ITEM(slots, i);
+        if (i % 2 == 0) {
+            int part = add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_CONST, .object = item});
+            planner->plan->nodes[node].parts[fixed + i] = part;
+            status = part < 0 ? -1 : 0;
+        }
+        else {
+            status = set_part(planner, node, fixed + i, item);
+        }
+    }
+    Py_DECREF(slots);
+    return status < 0 ? -1 : node;
+}
+
+static int
+add_function(MgPlanner *planner, PyObject *value)
+{
+    PyFunctionObject *function = (PyFunctionObject *)value;
+    int cells = function->func_closure == NULL ? 0 : (int)PyTuple_GET_SIZE(function->func_closure);
+    int node = add_compound(planner, value, MG_PLAN_FUNCTION, value, cells + 3);
+    if (node < 0) {
+        return -1;
+    }
+    PyObject *parts[3] = {function->func_defaults, function->func_kwdefaults, function->func_dict};
+    for (int i = 0; i < 3; i++) {
+        if (set_part(planner, node, i, parts[i] == NULL ? Py_None : parts[i]) < 0) {
+            return -1;
+        }
+    }
+    for (int i = 0; i < cells; i++) {
+        if (set_part(planner, node, 3 + i, PyTuple_GET_ITEM(function->func_closure, i)) < 0) {
+            return -1;
+        }
+    }
+    return node;
+}
+
+static int
+add_partial(MgPlanner *planner, PyObject *value)
+{
+    static const char *const names[] = {"func", "args", "keywords"};
+    int node = add_compound(planner, value, MG_PLAN_PARTIAL, (PyObject *)Py_TYPE(value), 3);
+    for (int i = 0; node >= 0 && i < 3; i++) {
+        PyObject *part = PyObject_GetAttrString(value, names[i]);
+        int status = part == NULL ? -1 : set_part(planner, node, i, part);
+        if (part != NULL && PyList_Append(planner->capture->keep, part) < 0) {
+            status = -1;
+        }
+        Py_XDECREF(part);
+        if (status < 0) {
+            return -1;
+        }
+    }
+    return node;
+}
+
+static int
+is_constant(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    return value == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type ||
+           type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyComplex_Type || value == Py_Ellipsis ||
+           value == Py_NotImplemented || type == &PyRange_Type || PyType_Check(value) || PyModule_Check(value) ||
+           type == mg_torch.dtype || type == mg_torch.device || type == mg_torch.layout ||
+           type == mg_torch.memory_format || PyCode_Check(value) || mg_rules_is_constant_type(type) ||
+           type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
+           (PyCFunction_Check(value) &&
+            (PyCFunction_GET_SELF(value) == NULL || PyModule_Check(PyCFunction_GET_SELF(value)) ||
+             PyType_Check(PyCFunction_GET_SELF(value))));
+}
+
+int
+mg_plan_add(MgPlanner *planner, PyObject *value)
+{
+    MgCapture *capture = planner->capture;
+    MgPlan *plan = planner->plan;
+    uintptr_t known = (uintptr_t)mg_table_get(&plan->known, value, NULL);
+    if (known != 0) {
+        return (int)known - 1;
+    }
+    PyTypeObject *type = Py_TYPE(value);
+    MgRecord *record = mg_world_record(capture, value);
+    if (record != NULL && record->kind != MG_KIND_CONSTANT) {
+        if (record->provisional) {
+            PyObject *view = mg_world_touch(capture, Py_NewRef(value));
+            if (view == NULL) {
+                return -1;
+            }
+            Py_DECREF(view);
+        }
+        return add_node(plan, (MgPlanNode){.kind = MG_PLAN_SOURCE, .index = record->source->id});
+    }
+    if (type == mg_twin_class) {
+        MgTwin *twin = mg_twin_of(value);
+        if (twin->capture != capture->number) {
+            return refuse(planner, value);
+        }
+        int output = output_index(planner, twin->node);
+        return output < 0 ? -1 : add_node(plan, (MgPlanNode){.kind = MG_PLAN_OUTPUT, .index = output});
+    }
+    if (is_constant(value) || (record != NULL && record->kind == MG_KIND_CONSTANT)) {
+        return add_node(plan, (MgPlanNode){.kind = MG_PLAN_CONST, .object = value});
+    }
+    if (PyTuple_Check(value) || type == &PyList_Type) {
+        return add_sequence(planner, value);
+    }
+    if (type == &PyDict_Type || (PyDict_Check(value) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE))) {
+        return strcmp(type->tp_name, "collections.defaultdict") == 0
+                   ? refuse(planner, value)
+                   : add_dict(planner, value, value, (PyObject *)type);
+    }
+    if (type == &PySet_Type || type == &PyFrozenSet_Type) {
+        return add_set(planner, value);
+    }
+    if (type == &PySlice_Type) {
+        PySliceObject *slice = (PySliceObject *)value;
+        int node = add_compound(planner, value, MG_PLAN_SLICE, NULL, 3);
+        return node < 0 || set_part(planner, node, 0, slice->start) < 0 ||
+                       set_part(planner, node, 1, slice->stop) < 0 || set_part(planner, node, 2, slice->step) < 0
+                   ? -1
+                   : node;
+    }
+    if (type == &PyMethod_Type) {
+        int node = add_compound(planner, value, MG_PLAN_METHOD, NULL, 2);
+        return node < 0 || set_part(planner, node, 0, PyMethod_GET_FUNCTION(value)) < 0 ||
+                       set_part(planner, node, 1, PyMethod_GET_SELF(value)) < 0
+                   ? -1
+                   : node;
+    }
+    if (type == &PyFunction_Type) {
+        return add_function(planner, value);
+    }
+    if (type == &PyCell_Type) {
+        int node = add_compound(planner, value, MG_PLAN_CELL, NULL, 1);
+        if (node >= 0 && PyCell_GET(value) == NULL) {
+            planner->plan->nodes[node].parts[0] = -1;
+            return node;
+        }
+        return node < 0 || set_part(planner, node, 0, PyCell_GET(value)) < 0 ? -1 : node;
+    }
+    if (strcmp(type->tp_name, "functools.partial") == 0) {
+        return add_partial(planner, value);
+    }
+    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+        return add_instance(planner, value);
+    }
+    return refuse(planner, value);
+}
+
+/* ---- carrying it out ---- */
+
+typedef struct {
+    const MgPlan *plan;
+    PyObject **registers;
+    PyObject *const *outputs;
+    PyObject **memo;
+} Build;
+
+static PyObject *build(Build *context, int node);
+
+static PyObject *
+build_tuple(Build *context, const MgPlanNode *node)
+{
+    PyObject *tuple = PyTuple_New(node->part_count);
+    for (int i = 0; tuple != NULL && i < node->part_count; i++) {
+        PyObject *item = build(context, node->parts[i]);
+        if (item == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(item));
+    }
+    PyTypeObject *type = (PyTypeObject *)node->object;
+    if (tuple == NULL || type == &PyTuple_Type) {
+        return tuple;
+    }
+    /* a subclass: made by tuple's own constructor, so that no code of the class runs; a structseq by its own */
+    PyObject *made;
+    if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(type, &PyTuple_Type) &&
+        type->tp_itemsize == PyTuple_Type.tp_itemsize && PyObject_HasAttrString((PyObject *)type, "_fields")) {
+        PyObject *arguments = PyTuple_Pack(1, tuple);
+        made = arguments == NULL ? NULL : PyTuple_Type.tp_new(type, arguments, NULL);
+        Py_XDECREF(arguments);
+    }
+    else {
+        made = PyObject_CallOneArg((PyObject *)type, tuple);
+    }
+    Py_DECREF(tuple);
+    return made;
+}
+
+static int
+fill_dict(Build *context, const MgPlanNode *node, PyObject *dict)
+{
+    for (int i = 0; i < node->part_count; i += 2) {
+        PyObject *key = build(context, node->parts[i]);
+        PyObject *value = key == NULL ? NULL : build(context, node->parts[i + 1]);
+        if (value == NULL ||
+            (PyDict_CheckExact(dict) ? PyDict_SetItem(dict, key, value) : PyObject_SetItem(dict, key, value)) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int
+fill_instance(Build *context, const MgPlanNode *node, PyObject *instance)
+{
+    if (node->parts[0] >= 0) {
+        PyObject *dict = build(context, node->parts[0]);
+        PyObject **slot = dict == NULL ? NULL : _PyObject_GetDictPtr(instance);
+        if (slot == NULL) {
+            return -1;
+        }
+        Py_XSETREF(*slot, Py_NewRef(dict));
+    }
+    if (node->parts[1] >= 0) {
+        const MgPlanNode *items = &context->plan->nodes[node->parts[1]];
+        PyTypeObject *base = (PyTypeObject *)node->object;
+        while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+            base = base->tp_base;
+        }
+        for (int i = 0; i < items->part_count; i += 2) {
+            PyObject *key = build(context, items->parts[i]);
+            PyObject *value = key == NULL ? NULL : build(context, items->parts[i + 1]);
+            if (value == NULL || base->tp_as_mapping->mp_ass_subscript(instance, key, value) < 0) {
+                return -1;
+            }
+        }
+    }
+    for (int i = 2; i < node->part_count; i += 2) {
+        PyObject *descriptor = build(context, node->parts[i]);
+        PyObject *value = descriptor == NULL ? NULL : build(context, node->parts[i + 1]);
+        if (value == NULL) {
+            return -1;
+        }
+        PyObject **slot = (PyObject **)((char *)instance + ((PyMemberDescrObject *)descriptor)->d_member->offset);
+        Py_XSETREF(*slot, Py_NewRef(value));
+    }
+    return 0;
+}
+
+static PyObject *
+build_function(Build *context, const MgPlanNode *node, int index)
+{
+    PyFunctionObject *model = (PyFunctionObject *)node->object;
+    PyFunctionObject *function =
+        (PyFunctionObject *)PyFunction_NewWithQualName(model->func_code, model->func_globals, model->func_qualname);
+    if (function == NULL) {
+        return NULL;
+    }
+    context->memo[index] = (PyObject *)function;
+    PyObject **slots[3] = {&function->func_defaults, &function->func_kwdefaults, &function->func_dict};
+    for (int i = 0; i < 3; i++) {
+        PyObject *part = build(context, node->parts[i]);
+        if (part == NULL) {
+            return NULL;
+        }
+        if (part != Py_None) {
+            Py_XSETREF(*slots[i], Py_NewRef(part));
+        }
+    }
+    Py_XSETREF(function->func_annotations, Py_XNewRef(model->func_annotations));
+    if (node->part_count > 3) {
+        PyObject *closure = PyTuple_New(node->part_count - 3);
+        for (int i = 3; closure != NULL && i < node->part_count; i++) {
+            PyObject *cell = build(context, node->parts[i]);
+            if (cell == NULL) {
+                Py_CLEAR(closure);
+                break;
+            }
+            PyTuple_SET_ITEM(closure, i - 3, Py_NewRef(cell));
+        }
+        if (closure == NULL) {
+            return NULL;
+        }
+        Py_XSETREF(function->func_closure, closure);
+    }
+    return (PyObject *)function;
+}
+
+/* Builds a node that is not there yet. Borrowed from the memo. */
+static PyObject *
+build_fresh(Build *context, int index)
+{
+    const MgPlanNode *node = &context->plan->nodes[index];
+    PyObject **slot = &context->memo[index];
+    switch (node->kind) {
+        case MG_PLAN_CONST:
+            return *slot = Py_NewRef(node->object);
+        case MG_PLAN_SOURCE:
+            return *slot = Py_XNewRef(context->registers[node->index]);
+        case MG_PLAN_OUTPUT:
+            return *slot = Py_NewRef(context->outputs[node->index]);
+        case MG_PLAN_TUPLE:
+            return *slot = build_tuple(context, node);
+        case MG_PLAN_LIST:
+            *slot = PyList_New(0);
+            for (int i = 0; *slot != NULL && i < node->part_count; i++) {
+                PyObject *item = build(context, node->parts[i]);
+                if (item == NULL || PyList_Append(*slot, item) < 0) {
+                    return NULL;
+                }
+            }
+            return *slot;
+        case MG_PLAN_SET: {
+            PyObject *items = PyTuple_New(node->part_count);
+            for (int i = 0; items != NULL && i < node->part_count; i++) {
+                PyObject *item = build(context, node->parts[i]);
+                if (item == NULL) {
+                    Py_CLEAR(items);
+                    break;
+                }
+                PyTuple_SET_ITEM(items, i, Py_NewRef(item));
+            }
+            *slot = items == NULL ? NULL : PyObject_CallOneArg(node->object, items);
+            Py_XDECREF(items);
+            return *slot;
+        }
+        case MG_PLAN_DICT:
+            *slot = PyObject_CallNoArgs(node->object);
+            return *slot == NULL || fill_dict(context, node, *slot) < 0 ? NULL : *slot;
+        case MG_PLAN_SLICE: {
+            PyObject *start = build(context, node->parts[0]), *stop = build(context, node->parts[1]),
+                     *step = build(context, node->parts[2]);
+            return *slot = start == NULL || stop == NULL || step == NULL ? NULL : PySlice_New(start, stop, step);
+        }
+        case MG_PLAN_METHOD: {
+            PyObject *function = build(context, node->parts[0]), *self = build(context, node->parts[1]);
+            return *slot = function == NULL || self == NULL ? NULL : PyMethod_New(function, self);
+        }
+        case MG_PLAN_FUNCTION:
+            return build_function(context, node, index);
+        case MG_PLAN_CELL: {
+            *slot = PyCell_New(NULL);
+            if (*slot == NULL || node->parts[0] < 0) {
+                return *slot;
+            }
+            PyObject *content = build(context, node->parts[0]);
+            return content == NULL || PyCell_Set(*slot, content) < 0 ? NULL : *slot;
+        }
+        case MG_PLAN_INSTANCE: {
+            PyTypeObject *type = (PyTypeObject *)node->object, *base = type;
+            while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+                base = base->tp_base;
+            }
+            PyObject *none = PyTuple_New(0);
+            *slot = none == NULL                 ? NULL
+                    : base == &PyBaseObject_Type ? type->tp_alloc(type, 0)
+                                                 : base->tp_new(type, none, NULL);
+            Py_XDECREF(none);
+            return *slot == NULL || fill_instance(context, node, *slot) < 0 ? NULL : *slot;
+        }
+        case MG_PLAN_PARTIAL: {
+            PyObject *function = build(context, node->parts[0]), *args = build(context, node->parts[1]),
+                     *keywords = build(context, node->parts[2]);
+            if (function == NULL || args == NULL || keywords == NULL) {
+                return NULL;
+            }
+            PyObject *first = PyTuple_Pack(1, function);
+            PyObject *all = first == NULL ? NULL : PySequence_Concat(first, args);
+            *slot = all == NULL ? NULL : PyObject_Call(node->object, all, keywords);
+            Py_XDECREF(first);
+            Py_XDECREF(all);
+            return *slot;
+        }
+    }
+    return NULL;
+}
+
+static PyObject *
+build(Build *context, int node)
+{
+    return context->memo[node] != NULL ? context->memo[node] : build_fresh(context, node);
+}
+
+PyObject *
+mg_plan_build(const MgPlan *plan, int node, PyObject **registers, PyObject *const *outputs, PyObject **memo)
+{
+    Build context = {plan, registers, outputs, memo};
+    PyObject *result = build(&context, node);
+    if (result == NULL && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_RuntimeError, "a captured object could not be built again");
+    }
+    return result;
+}
+
+void
+mg_plan_free(MgPlan *plan)
+{
+    for (int i = 0; i < plan->count; i++) {
+        Py_XDECREF(plan->nodes[i].object);
+        PyMem_Free(plan->nodes[i].parts);
+    }
+    PyMem_Free(plan->nodes);
+    mg_table_free(&plan->known);
+    *plan = (MgPlan){0};
+}

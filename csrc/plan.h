@@ -1,0 +1,53 @@
+/* Plans: how the objects that outlive a captured part are built again on each call. */
+#ifndef MG_PLAN_H
+#define MG_PLAN_H
+
+#include "capture.h"
+
+typedef enum {
+    MG_PLAN_CONST,  /* the object itself */
+    MG_PLAN_SOURCE, /* what a register of the guard program holds */
+    MG_PLAN_OUTPUT, /* an output of the graph */
+    MG_PLAN_TUPLE,  /* of type `object` */
+    MG_PLAN_LIST,
+    MG_PLAN_SET,  /* of type `object` */
+    MG_PLAN_DICT, /* of type `object`; parts are keys and values in turn */
+    MG_PLAN_SLICE,
+    MG_PLAN_METHOD,   /* function, self */
+    MG_PLAN_FUNCTION, /* like the function `object`; parts are its cells */
+    MG_PLAN_CELL,
+    MG_PLAN_INSTANCE, /* of type `object`; parts: the dict, then pairs of descriptor and value of the slots */
+    MG_PLAN_PARTIAL,  /* function, args, keywords */
+} MgPlanKind;
+
+typedef struct {
+    MgPlanKind kind;
+    int index;        /* of a register or an output */
+    PyObject *object; /* strong, or NULL */
+    int *parts;       /* owned: indices of other nodes */
+    int part_count;
+} MgPlanNode;
+
+typedef struct {
+    MgPlanNode *nodes;
+    int count, room;
+    MgTable known; /* object -> node index + 1, while the plan is made */
+} MgPlan;
+
+/* What a plan needs to know of the capture while it is made: the graph's outputs so far. */
+typedef struct {
+    MgCapture *capture;
+    MgPlan *plan;
+    int *outputs; /* owned by the caller: node indices */
+    int output_count, output_room;
+} MgPlanner;
+
+/* Adds `value` and all that hangs on it. Its node index, or -1 (the capture may be aborted). */
+int mg_plan_add(MgPlanner *planner, PyObject *value);
+
+/* Builds one node. `memo` has room for one reference for each node, NULL at first; the result is borrowed from it. */
+PyObject *mg_plan_build(const MgPlan *plan, int node, PyObject **registers, PyObject *const *outputs, PyObject **memo);
+
+void mg_plan_free(MgPlan *plan);
+
+#endif

@@ -1,0 +1,816 @@
+/* Recording: operations on twins become nodes of a graph.
+ *
+ * What an operation gives is asked of the propagation cache, whose key is the target, the metadata of the tensors and
+ * the other arguments; on a miss, of FakeTensorMode, through a function in Python. A result with no tensor in it was a
+ * question about metadata: it is a plain value, and there is no node. An operation that fails is not recorded at all:
+ * capture ends before it, and the program gets its error from running it. */
+#include "record.h"
+
+#include "rules.h"
+#include "world.h"
+
+static PyObject *propagate;        /* strong: (kind, target, args, kwargs) -> (result, changes) */
+static PyObject *cache;            /* strong: key -> (result, changes) */
+static PyObject *operators;        /* strong: the module operator */
+static PyObject *getattr_function; /* strong: builtins.getattr */
+
+int
+mg_record_init(PyObject *function)
+{
+    Py_XSETREF(propagate, Py_NewRef(function));
+    if (cache == NULL) {
+        cache = PyDict_New();
+    }
+    if (operators == NULL) {
+        operators = PyImport_ImportModule("operator");
+    }
+    if (getattr_function == NULL) {
+        PyObject *builtins = PyImport_ImportModule("builtins");
+        getattr_function = builtins == NULL ? NULL : PyObject_GetAttrString(builtins, "getattr");
+        Py_XDECREF(builtins);
+    }
+    return cache == NULL || operators == NULL || getattr_function == NULL ? MG_ERR : MG_OK;
+}
+
+/* ---- nodes ---- */
+
+/* A new node at the end of the recording. Its index, or -1. */
+static int
+add_node(MgCapture *capture, MgNode node)
+{
+    if (capture->node_count == capture->node_room) {
+        int room = capture->node_room == 0 ? 256 : capture->node_room * 2;
+        MgNode *nodes = PyMem_Realloc(capture->nodes, sizeof(MgNode) * (size_t)room);
+        if (nodes == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        capture->nodes = nodes;
+        capture->node_room = room;
+    }
+    capture->nodes[capture->node_count] = node;
+    return capture->node_count++;
+}
+
+static PyObject *
+new_ref(int index)
+{
+    MgRef *ref = PyObject_New(MgRef, &MgRef_Type);
+    if (ref != NULL) {
+        ref->index = index;
+    }
+    return (PyObject *)ref;
+}
+
+int
+mg_record_input(MgCapture *capture, PyObject *object)
+{
+    MgTwin *twin = mg_twin_of(object);
+    if (twin->node >= 0) {
+        return MG_OK;
+    }
+    twin->node = add_node(capture, (MgNode){.kind = MG_NODE_INPUT,
+                                            .value = Py_NewRef((PyObject *)twin->meta),
+                                            .source = twin->source,
+                                            .real = Py_XNewRef(twin->real)});
+    return twin->node < 0 ? MG_ERR : MG_OK;
+}
+
+void
+mg_record_name(MgCapture *capture, PyObject *value, PyObject *name)
+{
+    if (value != NULL && mg_is_twin(value)) {
+        MgTwin *twin = mg_twin_of(value);
+        if (twin->node >= 0 && twin->capture == capture->number && capture->nodes[twin->node].kind != MG_NODE_INPUT &&
+            capture->nodes[twin->node].name == NULL) {
+            capture->nodes[twin->node].name = Py_NewRef(name);
+        }
+    }
+}
+
+/* ---- arguments ---- */
+
+/* What is collected while the arguments of an operation are mapped. */
+typedef struct {
+    MgCapture *capture;
+    PyObject *key;   /* list: the propagation key */
+    PyObject *twins; /* list: the twins, in order of appearance */
+} Mapping;
+
+static PyObject *map_argument(Mapping *mapping, PyObject *value);
+
+static int
+key_add(Mapping *mapping, PyObject *part)
+{
+    return PyList_Append(mapping->key, part);
+}
+
+static int
+key_add_size(Mapping *mapping, PyObject *type, Py_ssize_t size)
+{
+    PyObject *number = PyLong_FromSsize_t(size);
+    int result = number == NULL || key_add(mapping, type) < 0 ? MG_ERR : key_add(mapping, number);
+    Py_XDECREF(number);
+    return result;
+}
+
+static PyObject *
+map_twin(Mapping *mapping, PyObject *value)
+{
+    MgTwin *twin = mg_twin_of(value);
+    if (twin == NULL || twin->capture != mapping->capture->number) {
+        mg_capture_abort(mapping->capture, MG_REASON_LOST_TENSOR, "a tensor of another capture");
+        return NULL;
+    }
+    if (mg_record_input(mapping->capture, value) < 0 || key_add(mapping, (PyObject *)twin->meta) < 0 ||
+        PyList_Append(mapping->twins, value) < 0) {
+        return NULL;
+    }
+    mapping->capture->nodes[twin->node].users++;
+    return new_ref(twin->node);
+}
+
+/* A tuple or list with mapped items. */
+static PyObject *
+map_sequence(Mapping *mapping, PyObject *value)
+{
+    int is_list = PyList_Check(value);
+    Py_ssize_t size = Py_SIZE(value);
+    if (key_add_size(mapping, is_list ? (PyObject *)&PyList_Type : (PyObject *)&PyTuple_Type, size) < 0) {
+        return NULL;
+    }
+    PyObject *result = is_list ? PyList_New(size) : PyTuple_New(size);
+    for (Py_ssize_t i = 0; result != NULL && i < size; i++) {
+        PyObject *item = map_argument(mapping, is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i));
+        if (item == NULL) {
+            Py_CLEAR(result);
+            break;
+        }
+        if (is_list) {
+            PyList_SET_ITEM(result, i, item);
+        }
+        else {
+            PyTuple_SET_ITEM(result, i, item);
+        }
+    }
+    if (result != NULL && !is_list && Py_TYPE(value) != &PyTuple_Type && Py_TYPE(value) != mg_torch.size) {
+        PyObject *made = PyObject_CallMethod((PyObject *)Py_TYPE(value), "_make", "O", result); /* a named tuple */
+        Py_DECREF(result);
+        result = made;
+    }
+    return result;
+}
+
+static PyObject *
+map_dict(Mapping *mapping, PyObject *value)
+{
+    if (key_add_size(mapping, (PyObject *)&PyDict_Type, PyDict_GET_SIZE(value)) < 0) {
+        return NULL;
+    }
+    PyObject *result = PyDict_New();
+    Py_ssize_t position = 0;
+    PyObject *key, *item;
+    while (result != NULL && PyDict_Next(value, &position, &key, &item)) {
+        PyObject *mapped = key_add(mapping, key) < 0 ? NULL : map_argument(mapping, item);
+        if (mapped == NULL || PyDict_SetItem(result, key, mapped) < 0) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(mapped);
+    }
+    return result;
+}
+
+static PyObject *
+map_slice(Mapping *mapping, PyObject *value)
+{
+    PySliceObject *slice = (PySliceObject *)value;
+    if (key_add(mapping, (PyObject *)&PySlice_Type) < 0) {
+        return NULL;
+    }
+    PyObject *start = map_argument(mapping, slice->start);
+    PyObject *stop = start == NULL ? NULL : map_argument(mapping, slice->stop);
+    PyObject *step = stop == NULL ? NULL : map_argument(mapping, slice->step);
+    PyObject *result = step == NULL ? NULL : PySlice_New(start, stop, step);
+    Py_XDECREF(start);
+    Py_XDECREF(stop);
+    Py_XDECREF(step);
+    return result;
+}
+
+/* One argument as the graph holds it, with its part of the propagation key. New. */
+static PyObject *
+map_argument(Mapping *mapping, PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == mg_twin_class) {
+        return map_twin(mapping, value);
+    }
+    if (value == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type ||
+        type == &PyUnicode_Type || type == &PyComplex_Type || value == Py_Ellipsis || type == mg_torch.dtype ||
+        type == mg_torch.device || type == mg_torch.layout || type == mg_torch.memory_format) {
+        return key_add(mapping, (PyObject *)type) < 0 || key_add(mapping, value) < 0 ? NULL : Py_NewRef(value);
+    }
+    if (type == &PySlice_Type) {
+        return map_slice(mapping, value);
+    }
+    if (PyTuple_Check(value) || PyList_Check(value) || type == &PyDict_Type) {
+        PyObject *exposed = mg_world_expose(mapping->capture, value);
+        PyObject *result = exposed == NULL         ? NULL
+                           : PyDict_Check(exposed) ? map_dict(mapping, exposed)
+                                                   : map_sequence(mapping, exposed);
+        Py_XDECREF(exposed);
+        return result;
+    }
+    if (mg_torch_is_tensor(value)) { /* a raw tensor inside a container */
+        PyObject *view = mg_world_touch(mapping->capture, Py_NewRef(value));
+        PyObject *result = view == NULL ? NULL : map_twin(mapping, view);
+        Py_XDECREF(view);
+        return result;
+    }
+    if (type == &PyRange_Type) {
+        PyObject *list = PySequence_List(value);
+        PyObject *result = list == NULL ? NULL : map_sequence(mapping, list);
+        Py_XDECREF(list);
+        return result;
+    }
+    if (mg_rules_is_graph_constant(value)) {
+        return key_add(mapping, (PyObject *)type) < 0 || key_add(mapping, value) < 0 ? NULL : Py_NewRef(value);
+    }
+    mg_capture_abort(mapping->capture, MG_REASON_ARGUMENT, "%s", type->tp_name);
+    return NULL;
+}
+
+/* ---- results ---- */
+
+/* Arguments with metadata in place of references, for the propagation function. New. */
+static PyObject *
+with_metadata(MgCapture *capture, PyObject *value)
+{
+    if (Py_TYPE(value) == &MgRef_Type) {
+        return Py_NewRef(capture->nodes[((MgRef *)value)->index].value);
+    }
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        int is_list = PyList_Check(value);
+        PyObject *result = is_list ? PyList_New(Py_SIZE(value)) : PyTuple_New(Py_SIZE(value));
+        for (Py_ssize_t i = 0; result != NULL && i < Py_SIZE(value); i++) {
+            PyObject *item = with_metadata(capture, is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i));
+            if (item == NULL) {
+                Py_CLEAR(result);
+                break;
+            }
+            if (is_list) {
+                PyList_SET_ITEM(result, i, item);
+            }
+            else {
+                PyTuple_SET_ITEM(result, i, item);
+            }
+        }
+        return result;
+    }
+    if (PyDict_Check(value)) {
+        PyObject *result = PyDict_New();
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (result != NULL && PyDict_Next(value, &position, &key, &item)) {
+            PyObject *mapped = with_metadata(capture, item);
+            if (mapped == NULL || PyDict_SetItem(result, key, mapped) < 0) {
+                Py_CLEAR(result);
+            }
+            Py_XDECREF(mapped);
+        }
+        return result;
+    }
+    if (PySlice_Check(value)) {
+        PySliceObject *slice = (PySliceObject *)value;
+        PyObject *start = with_metadata(capture, slice->start), *stop = with_metadata(capture, slice->stop),
+                 *step = with_metadata(capture, slice->step);
+        PyObject *result = start == NULL || stop == NULL || step == NULL ? NULL : PySlice_New(start, stop, step);
+        Py_XDECREF(start);
+        Py_XDECREF(stop);
+        Py_XDECREF(step);
+        return result;
+    }
+    return Py_NewRef(value);
+}
+
+/* The outcome of an operation: (result, changes) from the cache or from Python. Borrowed from the cache. */
+static PyObject *
+outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *key)
+{
+    PyObject *outcome = PyDict_GetItemWithError(cache, key);
+    if (outcome != NULL || PyErr_Occurred()) {
+        return outcome;
+    }
+    PyObject *fake_args = with_metadata(capture, args);
+    PyObject *fake_kwargs = kwargs == NULL ? PyDict_New() : with_metadata(capture, kwargs);
+    PyObject *fresh = NULL;
+    if (fake_args != NULL && fake_kwargs != NULL) {
+        capture->suspended++;
+        fresh = PyObject_CallFunction(propagate, "iOOO", (int)kind, target, fake_args, fake_kwargs);
+        capture->suspended--;
+    }
+    Py_XDECREF(fake_args);
+    Py_XDECREF(fake_kwargs);
+    if (fresh == NULL) {
+        return NULL;
+    }
+    if (PyUnicode_Check(fresh)) { /* the operation can't be captured: the text says why */
+        const char *text = PyUnicode_AsUTF8(fresh);
+        MgReason reason = text != NULL && text[0] == '!'   ? MG_REASON_DATA_DEPENDENT
+                          : text != NULL && text[0] == '?' ? MG_REASON_RESULT
+                                                           : MG_REASON_OPERATION_FAILED;
+        mg_capture_abort(capture, reason, "%s", text == NULL ? "" : text + 1);
+        Py_DECREF(fresh);
+        return NULL;
+    }
+    int result = PyDict_SetItem(cache, key, fresh);
+    Py_DECREF(fresh);
+    return result < 0 ? NULL : PyDict_GetItemWithError(cache, key);
+}
+
+/* 1 if there is a tensor in the outcome's result. */
+static int
+has_tensor(PyObject *result)
+{
+    if (Py_TYPE(result) == &MgMeta_Type || Py_TYPE(result) == &MgRef_Type) {
+        return 1;
+    }
+    if (PyTuple_Check(result) || PyList_Check(result)) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(result); i++) {
+            if (has_tensor(PyList_Check(result) ? PyList_GET_ITEM(result, i) : PyTuple_GET_ITEM(result, i))) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+static PyObject *wrap_result(MgCapture *capture, PyObject *result, int node, PyObject *twins);
+
+/* The index-th part of a node's result: a getitem node of its own. */
+static PyObject *
+wrap_item(MgCapture *capture, PyObject *item, int node, Py_ssize_t index, PyObject *twins)
+{
+    if (!has_tensor(item)) {
+        return Py_NewRef(item);
+    }
+    PyObject *target = PyObject_GetAttrString(operators, "getitem");
+    PyObject *ref = new_ref(node);
+    PyObject *args = ref == NULL || target == NULL ? NULL : Py_BuildValue("(Nn)", ref, index);
+    if (args == NULL) {
+        Py_XDECREF(target);
+        return NULL;
+    }
+    capture->nodes[node].users++;
+    int part = add_node(capture, (MgNode){.kind = MG_NODE_FUNCTION,
+                                          .target = target,
+                                          .args = args,
+                                          .value = Py_NewRef(item),
+                                          .is_part = 1,
+                                          .stack = Py_XNewRef(capture->nodes[node].stack)});
+    return part < 0 ? NULL : wrap_result(capture, item, part, twins);
+}
+
+/* What captured code gets for a result: a twin for each tensor. */
+static PyObject *
+wrap_result(MgCapture *capture, PyObject *result, int node, PyObject *twins)
+{
+    if (Py_TYPE(result) == &MgMeta_Type) {
+        PyObject *twin = mg_twin_new((MgMeta *)result, capture->number);
+        if (twin != NULL) {
+            mg_twin_of(twin)->node = node;
+        }
+        return twin;
+    }
+    if (Py_TYPE(result) == &MgRef_Type) { /* the operation gives one of its arguments back */
+        PyObject *same = PyList_GetItem(twins, ((MgRef *)result)->index);
+        if (same == NULL) {
+            return NULL;
+        }
+        mg_twin_of(same)->node = node;
+        Py_SETREF(capture->nodes[node].value, Py_NewRef((PyObject *)mg_twin_of(same)->meta));
+        return Py_NewRef(same);
+    }
+    if (!PyTuple_Check(result) && !PyList_Check(result)) {
+        return Py_NewRef(result);
+    }
+    Py_ssize_t size = Py_SIZE(result);
+    PyObject *items = PyList_Check(result) ? PyList_New(size) : PyTuple_New(size);
+    for (Py_ssize_t i = 0; items != NULL && i < size; i++) {
+        PyObject *item = PyList_Check(result) ? PyList_GET_ITEM(result, i) : PyTuple_GET_ITEM(result, i);
+        PyObject *wrapped = wrap_item(capture, item, node, i, twins);
+        if (wrapped == NULL) {
+            Py_CLEAR(items);
+            break;
+        }
+        if (PyList_Check(items)) {
+            PyList_SET_ITEM(items, i, wrapped);
+        }
+        else {
+            PyTuple_SET_ITEM(items, i, wrapped);
+        }
+    }
+    if (items != NULL && PyTuple_Check(result) && Py_TYPE(result) != &PyTuple_Type) { /* torch.return_types.max */
+        PyObject *made = PyObject_CallOneArg((PyObject *)Py_TYPE(result), items);
+        Py_DECREF(items);
+        items = made;
+    }
+    return items;
+}
+
+/* Metadata that an in-place operation changed: a sequence of (position, Meta). */
+static int
+apply_changes(MgCapture *capture, PyObject *changes, PyObject *twins)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(changes); i++) {
+        PyObject *change = PyTuple_GET_ITEM(changes, i);
+        Py_ssize_t position = PyLong_AsSsize_t(PyTuple_GET_ITEM(change, 0));
+        PyObject *object = PyList_GetItem(twins, position);
+        if (object == NULL) {
+            return MG_ERR;
+        }
+        MgTwin *twin = mg_twin_of(object);
+        Py_SETREF(twin->meta, (MgMeta *)Py_NewRef(PyTuple_GET_ITEM(change, 1)));
+        Py_SETREF(capture->nodes[twin->node].value, Py_NewRef((PyObject *)twin->meta));
+    }
+    return MG_OK;
+}
+
+/* Maps positional and keyword arguments. MG_OK with *args (a tuple) and *kwargs (a dict or NULL) new. */
+static int
+map_arguments(Mapping *mapping, PyObject *const *args, Py_ssize_t count, PyObject *kwnames, PyObject **mapped_args,
+              PyObject **mapped_kwargs)
+{
+    *mapped_kwargs = NULL;
+    *mapped_args = PyTuple_New(count);
+    if (*mapped_args == NULL) {
+        return MG_ERR;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *value = map_argument(mapping, args[i]);
+        if (value == NULL) {
+            goto error;
+        }
+        PyTuple_SET_ITEM(*mapped_args, i, value);
+    }
+    Py_ssize_t names = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    if (names > 0) {
+        *mapped_kwargs = PyDict_New();
+        if (*mapped_kwargs == NULL) {
+            goto error;
+        }
+    }
+    for (Py_ssize_t i = 0; i < names; i++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, i);
+        PyObject *value = key_add(mapping, name) < 0 ? NULL : map_argument(mapping, args[count + i]);
+        int result = value == NULL ? MG_ERR : PyDict_SetItem(*mapped_kwargs, name, value);
+        Py_XDECREF(value);
+        if (result < 0) {
+            goto error;
+        }
+    }
+    return MG_OK;
+error:
+    Py_CLEAR(*mapped_args);
+    Py_CLEAR(*mapped_kwargs);
+    return MG_ERR;
+}
+
+PyObject *
+mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
+               PyObject *kwnames)
+{
+    PyObject *result = NULL, *mapped_args = NULL, *mapped_kwargs = NULL, *key = NULL;
+    Mapping mapping = {.capture = capture, .key = PyList_New(0), .twins = PyList_New(0)};
+    PyObject *state = mg_rules_state_key();
+    if (mapping.key == NULL || mapping.twins == NULL || state == NULL || key_add(&mapping, target) < 0 ||
+        key_add(&mapping, state) < 0 ||
+        map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0) {
+        goto done;
+    }
+    key = PyList_AsTuple(mapping.key);
+    PyObject *outcome = key == NULL ? NULL : outcome_of(capture, kind, target, mapped_args, mapped_kwargs, key);
+    if (outcome == NULL) {
+        goto done;
+    }
+    Py_INCREF(outcome);
+    PyObject *value = PyTuple_GET_ITEM(outcome, 0), *changes = PyTuple_GET_ITEM(outcome, 1);
+    if (value != Py_None && !has_tensor(value)) { /* a question about metadata */
+        result = Py_NewRef(value);
+        Py_DECREF(outcome);
+        goto done;
+    }
+    int node = add_node(capture, (MgNode){.kind = kind,
+                                          .target = Py_NewRef(target),
+                                          .args = Py_NewRef(mapped_args),
+                                          .kwargs = Py_XNewRef(mapped_kwargs),
+                                          .value = Py_NewRef(value),
+                                          .stack = mg_capture_stack(capture)});
+    if (node >= 0 && apply_changes(capture, changes, mapping.twins) == MG_OK) {
+        result = wrap_result(capture, value, node, mapping.twins);
+    }
+    Py_DECREF(outcome);
+done:
+    Py_XDECREF(state);
+    Py_XDECREF(mapping.key);
+    Py_XDECREF(mapping.twins);
+    Py_XDECREF(mapped_args);
+    Py_XDECREF(mapped_kwargs);
+    Py_XDECREF(key);
+    return result;
+}
+
+PyObject *
+mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *result = PyObject_Vectorcall(target, args, (size_t)count, NULL);
+    if (result == NULL) {
+        return NULL;
+    }
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
+    }
+    if (tuple == NULL || add_node(capture, (MgNode){.kind = MG_NODE_FUNCTION,
+                                                    .target = Py_NewRef(target),
+                                                    .args = tuple,
+                                                    .value = Py_NewRef(Py_None),
+                                                    .stack = mg_capture_stack(capture)}) < 0) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+/* ---- operators ---- */
+
+/* operator.<name>, borrowed for good. */
+static PyObject *
+operator_function(const char *name)
+{
+    PyObject *function = PyObject_GetAttrString(operators, name);
+    Py_XDECREF(function); /* the module keeps it */
+    return function;
+}
+
+static PyObject *
+record_operator(MgCapture *capture, const char *name, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *function = operator_function(name);
+    return function == NULL ? NULL : mg_record_call(capture, MG_NODE_FUNCTION, function, args, count, NULL);
+}
+
+PyObject *
+mg_record_binary(MgCapture *capture, int operation, PyObject *left, PyObject *right)
+{
+    static const char *const names[26] = {
+        [NB_ADD] = "add",
+        [NB_AND] = "and_",
+        [NB_FLOOR_DIVIDE] = "floordiv",
+        [NB_LSHIFT] = "lshift",
+        [NB_MATRIX_MULTIPLY] = "matmul",
+        [NB_MULTIPLY] = "mul",
+        [NB_REMAINDER] = "mod",
+        [NB_OR] = "or_",
+        [NB_POWER] = "pow",
+        [NB_RSHIFT] = "rshift",
+        [NB_SUBTRACT] = "sub",
+        [NB_TRUE_DIVIDE] = "truediv",
+        [NB_XOR] = "xor",
+        [NB_INPLACE_ADD] = "iadd",
+        [NB_INPLACE_AND] = "iand",
+        [NB_INPLACE_FLOOR_DIVIDE] = "ifloordiv",
+        [NB_INPLACE_LSHIFT] = "ilshift",
+        [NB_INPLACE_MATRIX_MULTIPLY] = "imatmul",
+        [NB_INPLACE_MULTIPLY] = "imul",
+        [NB_INPLACE_REMAINDER] = "imod",
+        [NB_INPLACE_OR] = "ior",
+        [NB_INPLACE_POWER] = "ipow",
+        [NB_INPLACE_RSHIFT] = "irshift",
+        [NB_INPLACE_SUBTRACT] = "isub",
+        [NB_INPLACE_TRUE_DIVIDE] = "itruediv",
+        [NB_INPLACE_XOR] = "ixor",
+    };
+    PyObject *args[2] = {left, right};
+    return record_operator(capture, names[operation], args, 2);
+}
+
+PyObject *
+mg_record_compare(MgCapture *capture, int operation, PyObject *left, PyObject *right)
+{
+    static const char *const names[6] = {"lt", "le", "eq", "ne", "gt", "ge"};
+    PyObject *args[2] = {left, right};
+    return record_operator(capture, names[operation], args, 2);
+}
+
+PyObject *
+mg_record_unary(MgCapture *capture, int opcode, PyObject *value)
+{
+    const char *name = opcode == UNARY_NEGATIVE ? "neg" : opcode == UNARY_POSITIVE ? "pos" : "invert";
+    return record_operator(capture, name, &value, 1);
+}
+
+PyObject *
+mg_record_getitem(MgCapture *capture, PyObject *twin, PyObject *key)
+{
+    PyObject *args[2] = {twin, key};
+    return record_operator(capture, "getitem", args, 2);
+}
+
+int
+mg_record_setitem(MgCapture *capture, PyObject *twin, PyObject *key, PyObject *value)
+{
+    if (value == NULL) {
+        return mg_capture_abort(capture, MG_REASON_OPERATION_FAILED, "deleting an item of a tensor");
+    }
+    PyObject *args[3] = {twin, key, value};
+    PyObject *result = record_operator(capture, "setitem", args, 3);
+    Py_XDECREF(result);
+    return result == NULL ? MG_ERR : MG_OK;
+}
+
+Py_ssize_t
+mg_record_length(MgCapture *capture, PyObject *object)
+{
+    MgTwin *twin = mg_twin_of(object);
+    if (mg_record_input(capture, object) < 0) {
+        return -1;
+    }
+    if (twin->meta->dim == 0) {
+        PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+        return -1;
+    }
+    return PyLong_AsSsize_t(PyTuple_GET_ITEM(twin->meta->sizes, 0));
+}
+
+PyObject *
+mg_record_iter(MgCapture *capture, PyObject *object)
+{
+    if (mg_twin_of(object)->meta->dim == 0) {
+        PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
+        return NULL;
+    }
+    /* one getitem for each row, as TorchDynamo records it */
+    Py_ssize_t size = mg_record_length(capture, object);
+    PyObject *rows = size < 0 ? NULL : PyList_New(size);
+    for (Py_ssize_t i = 0; rows != NULL && i < size; i++) {
+        PyObject *index = PyLong_FromSsize_t(i);
+        PyObject *row = index == NULL ? NULL : mg_record_getitem(capture, object, index);
+        Py_XDECREF(index);
+        if (row == NULL) {
+            Py_CLEAR(rows);
+            break;
+        }
+        PyList_SET_ITEM(rows, i, row);
+    }
+    PyObject *iterator = rows == NULL ? NULL : PyObject_GetIter(rows);
+    Py_XDECREF(rows);
+    return iterator;
+}
+
+/* ---- attributes ---- */
+
+/* 1 if the class attribute is something to call, 0 if it is a value to get. */
+static int
+is_method(PyObject *found)
+{
+    return PyFunction_Check(found) || Py_IS_TYPE(found, &PyMethodDescr_Type) ||
+           Py_IS_TYPE(found, &PyWrapperDescr_Type) || Py_IS_TYPE(found, &PyStaticMethod_Type) ||
+           Py_IS_TYPE(found, &PyClassMethod_Type);
+}
+
+PyObject *
+mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
+{
+    MgTwin *twin = mg_twin_of(object);
+    if (twin->capture != capture->number) {
+        mg_capture_abort(capture, MG_REASON_LOST_TENSOR, "a tensor of another capture");
+        return NULL;
+    }
+    if (mg_record_input(capture, object) < 0) {
+        return NULL;
+    }
+    MgMeta *meta = twin->meta;
+    if (PyUnicode_CompareWithASCIIString(name, "shape") == 0) {
+        return Py_NewRef(meta->sizes);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "dtype") == 0) {
+        return Py_NewRef(meta->dtype);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "device") == 0) {
+        return Py_NewRef(meta->device);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "ndim") == 0) {
+        return PyLong_FromLong(meta->dim);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0) {
+        return PyBool_FromLong(meta->flags & MG_META_REQUIRES_GRAD);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
+        return Py_NewRef((PyObject *)(meta->flags & MG_META_PARAMETER ? mg_torch.parameter : mg_torch.tensor));
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "data") == 0) {
+        PyObject *method = MG_STRING("detach");
+        return mg_record_call(capture, MG_NODE_METHOD, method, &object, 1, NULL);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "grad") == 0 || PyUnicode_CompareWithASCIIString(name, "grad_fn") == 0) {
+        mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);
+        return NULL;
+    }
+    PyObject *found = _PyType_Lookup(meta->flags & MG_META_PARAMETER ? mg_torch.parameter : mg_torch.tensor, name);
+    if (found == NULL) {
+        if (twin->real != NULL) {
+            MgRecord *record = mg_world_record(capture, twin->real);
+            PyObject *value = record == NULL ? NULL : mg_world_generic_getattr(capture, twin->real, name);
+            return value;
+        }
+        PyErr_Format(PyExc_AttributeError, "'Tensor' object has no attribute '%U'", name);
+        return NULL;
+    }
+    if (is_method(found)) {
+        return PyMethod_New(found, object);
+    }
+    PyObject *args[2] = {object, name};
+    return mg_record_call(capture, MG_NODE_FUNCTION, getattr_function, args, 2, NULL);
+}
+
+int
+mg_record_get_method(MgCapture *capture, PyObject *object, PyObject *name, PyObject **method)
+{
+    PyObject *found = _PyType_Lookup(mg_torch.tensor, name);
+    if (found != NULL && is_method(found) && !Py_IS_TYPE(found, &PyStaticMethod_Type) &&
+        !Py_IS_TYPE(found, &PyClassMethod_Type)) {
+        *method = Py_NewRef(found);
+        return 1;
+    }
+    *method = mg_record_getattr(capture, object, name);
+    return 0;
+}
+
+int
+mg_record_setattr(MgCapture *capture, PyObject *object, PyObject *name, PyObject *value)
+{
+    (void)object;
+    (void)value;
+    return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of a tensor", name);
+}
+
+/* ---- torch functions called from C ---- */
+
+PyObject *
+mg_record_torch_function(PyObject *const *args, Py_ssize_t count)
+{
+    MgCapture *capture = mg_capture_current;
+    if (count < 3 || !PyTuple_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "__torch_function__ needs func, types, args and kwargs");
+        return NULL;
+    }
+    if (capture == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "a tensor of a finished capture was used");
+        return NULL;
+    }
+    PyObject *function = args[0], *kwargs = count > 3 && args[3] != Py_None ? args[3] : NULL;
+    /* a getter or setter of an attribute: the bound __get__ or __set__ of its descriptor */
+    PyObject *self = PyObject_GetAttrString(function, "__self__");
+    if (self == NULL) {
+        PyErr_Clear();
+    }
+    else if (Py_IS_TYPE(self, &PyGetSetDescr_Type) || Py_IS_TYPE(self, &PyProperty_Type)) {
+        PyObject *result = NULL;
+        PyObject *name = Py_IS_TYPE(self, &PyGetSetDescr_Type) ? Py_NewRef(PyDescr_NAME(self))
+                                                               : PyObject_GetAttrString(self, "__name__");
+        PyObject *wrapper = PyObject_GetAttrString(function, "__name__");
+        Py_DECREF(self);
+        if (name != NULL && wrapper != NULL && PyUnicode_CompareWithASCIIString(wrapper, "__get__") == 0) {
+            result = mg_record_getattr(capture, PyTuple_GET_ITEM(args[2], 0), name);
+        }
+        else {
+            mg_capture_abort(capture, MG_REASON_STORE, "an attribute of a tensor");
+        }
+        Py_XDECREF(name);
+        Py_XDECREF(wrapper);
+        return result;
+    }
+    else {
+        Py_DECREF(self);
+    }
+    Py_ssize_t given = PyTuple_GET_SIZE(args[2]);
+    Py_ssize_t names = kwargs == NULL ? 0 : PyDict_GET_SIZE(kwargs);
+    PyObject **stack = PyMem_Calloc((size_t)(given + names) + 1, sizeof(PyObject *));
+    PyObject *kwnames = names == 0 ? NULL : PyTuple_New(names);
+    PyObject *result = NULL;
+    if (stack != NULL && (names == 0 || kwnames != NULL)) {
+        for (Py_ssize_t i = 0; i < given; i++) {
+            stack[i] = PyTuple_GET_ITEM(args[2], i);
+        }
+        Py_ssize_t position = 0, i = 0;
+        PyObject *key, *value;
+        while (names > 0 && PyDict_Next(kwargs, &position, &key, &value)) {
+            PyTuple_SET_ITEM(kwnames, i, Py_NewRef(key));
+            stack[given + i++] = value;
+        }
+        result = mg_rules_call(capture, function, stack, (size_t)given, kwnames);
+    }
+    PyMem_Free(stack);
+    Py_XDECREF(kwnames);
+    return result;
+}

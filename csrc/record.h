@@ -1,0 +1,39 @@
+/* Recording: operations on twins become nodes of a graph. */
+#ifndef MG_RECORD_H
+#define MG_RECORD_H
+
+#include "capture.h"
+
+/* The Python function that works out the result of an operation from metadata alone; see magneto/_propagate.py. */
+int mg_record_init(PyObject *propagate);
+
+/* Makes an outside tensor's twin an input of the graph, unless it is one already. */
+int mg_record_input(MgCapture *capture, PyObject *twin);
+
+/* Records target(*args, **kwargs), or for a method args[0].target(...). The result as captured code sees it: twins, or
+ * a plain value where the operation only asked for metadata. New. */
+PyObject *mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
+                         PyObject *kwnames);
+
+/* Changes of torch's state, such as grad mode: recorded as they are, and really made. */
+PyObject *mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count);
+
+/* Operators and attributes of twins. */
+PyObject *mg_record_binary(MgCapture *capture, int operation, PyObject *left, PyObject *right);
+PyObject *mg_record_compare(MgCapture *capture, int operation, PyObject *left, PyObject *right);
+PyObject *mg_record_unary(MgCapture *capture, int opcode, PyObject *value);
+PyObject *mg_record_getattr(MgCapture *capture, PyObject *twin, PyObject *name);
+int mg_record_get_method(MgCapture *capture, PyObject *twin, PyObject *name, PyObject **method);
+int mg_record_setattr(MgCapture *capture, PyObject *twin, PyObject *name, PyObject *value);
+PyObject *mg_record_getitem(MgCapture *capture, PyObject *twin, PyObject *key);
+int mg_record_setitem(MgCapture *capture, PyObject *twin, PyObject *key, PyObject *value);
+Py_ssize_t mg_record_length(MgCapture *capture, PyObject *twin);
+PyObject *mg_record_iter(MgCapture *capture, PyObject *twin);
+
+/* A torch function that C code called on twins: Twin.__torch_function__(func, types, args, kwargs). */
+PyObject *mg_record_torch_function(PyObject *const *args, Py_ssize_t count);
+
+/* Gives a node the name of the variable that it is stored in. */
+void mg_record_name(MgCapture *capture, PyObject *value, PyObject *name);
+
+#endif

@@ -1,0 +1,806 @@
+/* The rules: what captured code may call, and how.
+ *
+ * A Python function is inlined: it is called, and its frame comes back to us through the hook. A torch function is
+ * recorded. A C function runs for real only if the tables know it to be harmless: its result depends on nothing but its
+ * arguments, and it changes nothing else. Functions that look into objects (getattr, isinstance, len, ...) go through
+ * the world. Everything else ends the capture. */
+#include "rules.h"
+
+#include "callable.h"
+#include "record.h"
+#include "world.h"
+
+typedef enum {
+    RULE_NONE,
+    RULE_INLINE,
+    RULE_RECORD,
+    RULE_METHOD, /* a Python function that is a method of torch.Tensor */
+    RULE_NATIVE,
+    RULE_CONSTANT,
+    RULE_STATE,
+    RULE_BREAK,
+    RULE_ISINSTANCE,
+    RULE_ISSUBCLASS,
+    RULE_TYPE,
+    RULE_GETATTR,
+    RULE_SETATTR,
+    RULE_DELATTR,
+    RULE_HASATTR,
+    RULE_LEN,
+    RULE_ITER,
+    RULE_NEXT,
+    RULE_VARS,
+    RULE_CALLABLE,
+    RULE_BOOL,
+    RULE_SUPER,
+    RULE_OBJECT_GETATTR,
+    RULE_OBJECT_SETATTR,
+    RULE_OBJECT_DELATTR,
+    RULE_IS_COMPILING,
+    RULE_ID,
+    RULE_INSTANCECHECK,
+    RULE_COUNT,
+} Rule;
+
+static const char *const rule_names[RULE_COUNT] = {
+    [RULE_NONE] = "none",
+    [RULE_INLINE] = "inline",
+    [RULE_RECORD] = "record",
+    [RULE_METHOD] = "method",
+    [RULE_NATIVE] = "native",
+    [RULE_CONSTANT] = "constant",
+    [RULE_STATE] = "state",
+    [RULE_BREAK] = "break",
+    [RULE_ISINSTANCE] = "isinstance",
+    [RULE_ISSUBCLASS] = "issubclass",
+    [RULE_TYPE] = "type",
+    [RULE_GETATTR] = "getattr",
+    [RULE_SETATTR] = "setattr",
+    [RULE_DELATTR] = "delattr",
+    [RULE_HASATTR] = "hasattr",
+    [RULE_LEN] = "len",
+    [RULE_ITER] = "iter",
+    [RULE_NEXT] = "next",
+    [RULE_VARS] = "vars",
+    [RULE_CALLABLE] = "callable",
+    [RULE_BOOL] = "bool",
+    [RULE_SUPER] = "super",
+    [RULE_OBJECT_GETATTR] = "object_getattr",
+    [RULE_OBJECT_SETATTR] = "object_setattr",
+    [RULE_OBJECT_DELATTR] = "object_delattr",
+    [RULE_IS_COMPILING] = "is_compiling",
+    [RULE_ID] = "id",
+    [RULE_INSTANCECHECK] = "instancecheck",
+};
+
+static struct {
+    MgTable calls;   /* callable -> Rule */
+    MgTable methods; /* PyMethodDef -> the descriptor among the callables */
+    PyObject *kept;  /* strong: list of the callables above */
+    PyObject *constant_types;
+    PyObject *harmless_types;
+    PyObject *tensor_types;
+    PyObject *graph_types;
+    PyObject *record_types;   /* types whose instances are recorded when called, such as torch.ops */
+    PyObject *record_owners;  /* __self__ or __module__ of builtin functions that are recorded */
+    PyObject *native_modules; /* names of C modules whose functions are harmless */
+    PyObject *state_readers;  /* list of callables without arguments */
+    PyObject *restore_state;  /* callable: puts a state back */
+} rules;
+
+/* ---- tables ---- */
+
+static int
+take_calls(PyObject *table)
+{
+    Py_ssize_t position = 0;
+    PyObject *callable, *name;
+    while (PyDict_Next(table, &position, &callable, &name)) {
+        const char *text = PyUnicode_AsUTF8(name);
+        int rule = RULE_NONE;
+        for (int i = 0; text != NULL && i < RULE_COUNT; i++) {
+            if (strcmp(text, rule_names[i]) == 0) {
+                rule = i;
+            }
+        }
+        if (rule == RULE_NONE) {
+            PyErr_Format(PyExc_ValueError, "unknown rule %R", name);
+            return MG_ERR;
+        }
+        if (PyList_Append(rules.kept, callable) < 0 ||
+            mg_table_set(&rules.calls, callable, NULL, (void *)(uintptr_t)rule) < 0) {
+            return MG_ERR;
+        }
+        if (Py_IS_TYPE(callable, &PyMethodDescr_Type) &&
+            mg_table_set(&rules.methods, ((PyMethodDescrObject *)callable)->d_method, NULL, callable) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+int
+mg_rules_configure(PyObject *tables)
+{
+    const struct {
+        const char *name;
+        PyObject **slot;
+    } wanted[] = {
+        {"constant_types", &rules.constant_types}, {"harmless_types", &rules.harmless_types},
+        {"tensor_types", &rules.tensor_types},     {"graph_types", &rules.graph_types},
+        {"record_types", &rules.record_types},     {"record_owners", &rules.record_owners},
+        {"native_modules", &rules.native_modules}, {"state_readers", &rules.state_readers},
+        {"restore_state", &rules.restore_state},
+    };
+    if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
+        return MG_ERR;
+    }
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
+        PyObject *value = PyDict_GetItemString(tables, wanted[i].name);
+        if (value != NULL) {
+            Py_XSETREF(*wanted[i].slot, Py_NewRef(value));
+        }
+    }
+    PyObject *calls = PyDict_GetItemString(tables, "calls");
+    return calls == NULL ? MG_OK : take_calls(calls);
+}
+
+static Rule
+rule_of(PyObject *callable)
+{
+    return (Rule)(uintptr_t)mg_table_get(&rules.calls, callable, NULL);
+}
+
+static int
+in_set(PyObject *set, PyObject *item)
+{
+    int found = set == NULL ? 0 : PySet_Contains(set, item);
+    if (found < 0) {
+        PyErr_Clear();
+    }
+    return found > 0;
+}
+
+int
+mg_rules_is_constant_type(PyTypeObject *type)
+{
+    if (in_set(rules.constant_types, (PyObject *)type)) {
+        return 1;
+    }
+    /* enum members: classes made by a metaclass that is in the set */
+    return in_set(rules.constant_types, (PyObject *)Py_TYPE(type));
+}
+
+int
+mg_rules_is_harmless_type(PyTypeObject *type)
+{
+    return in_set(rules.harmless_types, (PyObject *)type);
+}
+
+int
+mg_rules_is_plain_tensor_type(PyTypeObject *type)
+{
+    return in_set(rules.tensor_types, (PyObject *)type);
+}
+
+int
+mg_rules_is_graph_constant(PyObject *value)
+{
+    return in_set(rules.graph_types, (PyObject *)Py_TYPE(value)) ||
+           in_set(rules.constant_types, (PyObject *)Py_TYPE(Py_TYPE(value)));
+}
+
+PyObject *
+mg_rules_read_state(void)
+{
+    Py_ssize_t count = rules.state_readers == NULL ? 0 : PyList_GET_SIZE(rules.state_readers);
+    PyObject *state = PyTuple_New(count);
+    for (Py_ssize_t i = 0; state != NULL && i < count; i++) {
+        PyObject *value = PyObject_CallNoArgs(PyList_GET_ITEM(rules.state_readers, i));
+        if (value == NULL) {
+            Py_CLEAR(state);
+            break;
+        }
+        PyTuple_SET_ITEM(state, i, value);
+    }
+    return state;
+}
+
+int
+mg_rules_restore_state(MgCapture *capture)
+{
+    if (rules.restore_state == NULL || capture->entry_state == NULL || capture->state == capture->entry_state) {
+        return MG_OK; /* nothing has changed it */
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *result = PyObject_CallOneArg(rules.restore_state, capture->entry_state);
+    if (result == NULL) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+        return MG_ERR;
+    }
+    Py_DECREF(result);
+    PyErr_Restore(type, value, traceback);
+    return MG_OK;
+}
+
+PyObject *
+mg_rules_state_key(void)
+{
+    MgCapture *capture = mg_capture_current;
+    if (capture->state == NULL) {
+        capture->suspended++;
+        capture->state = mg_rules_read_state();
+        capture->suspended--;
+    }
+    return Py_XNewRef(capture->state);
+}
+
+/* ---- native calls ---- */
+
+/* Runs a harmless C function on what captured code sees. */
+static PyObject *
+call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    PyObject *small[8];
+    PyObject **exposed = total <= 8 ? small : PyMem_Calloc((size_t)total, sizeof(PyObject *));
+    if (exposed == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    PyObject *result = NULL;
+    Py_ssize_t ready = 0;
+    for (; ready < total; ready++) {
+        exposed[ready] = mg_world_expose(capture, args[ready]);
+        if (exposed[ready] == NULL) {
+            break;
+        }
+        if (mg_world_guard_protocols(capture, exposed[ready]) < 0) {
+            ready++;
+            break;
+        }
+    }
+    if (ready == total && !PyErr_Occurred()) {
+        result = PyObject_Vectorcall(callable, exposed, (size_t)count, kwnames);
+        result = mg_world_touch(capture, result);
+    }
+    for (Py_ssize_t i = 0; i < ready; i++) {
+        Py_DECREF(exposed[i]);
+    }
+    if (exposed != small) {
+        PyMem_Free(exposed);
+    }
+    return result;
+}
+
+static PyObject *
+unknown_call(MgCapture *capture, PyObject *callable)
+{
+    mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
+    return NULL;
+}
+
+/* ---- functions that look into objects ---- */
+
+int
+mg_rules_truth(MgCapture *capture, PyObject *value)
+{
+    if (value == Py_True || value == Py_False || value == Py_None) {
+        return value == Py_True;
+    }
+    if (mg_is_twin(value)) {
+        return mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, NULL);
+    }
+    MgRecord *record = mg_world_record(capture, value);
+    if (record != NULL && record->view == NULL &&
+        (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET) &&
+        !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        Py_ssize_t length = mg_world_length(capture, value);
+        return length < 0 ? -1 : length > 0;
+    }
+    if (mg_world_guard_protocols(capture, value) < 0) {
+        return -1;
+    }
+    return PyObject_IsTrue(value);
+}
+
+/* The class that a value claims: for a twin that of the tensor it stands for. Borrowed. */
+static PyObject *
+class_of(PyObject *value)
+{
+    if (mg_is_twin(value)) {
+        return (PyObject *)(mg_twin_of(value)->meta->flags & MG_META_PARAMETER ? mg_torch.parameter : mg_torch.tensor);
+    }
+    return (PyObject *)Py_TYPE(value);
+}
+
+/* isinstance(value, classes) where value is a twin: 1, 0 or -1. */
+static int
+twin_isinstance(PyObject *value, PyObject *classes)
+{
+    if (PyTuple_Check(classes)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); i++) {
+            int result = twin_isinstance(value, PyTuple_GET_ITEM(classes, i));
+            if (result != 0) {
+                return result;
+            }
+        }
+        return 0;
+    }
+    if (PyObject_HasAttrString(classes, "__args__") && !PyType_Check(classes)) { /* a union: X | Y */
+        PyObject *arguments = PyObject_GetAttrString(classes, "__args__");
+        int result = arguments == NULL ? -1 : PyTuple_Check(arguments) ? twin_isinstance(value, arguments) : 0;
+        Py_XDECREF(arguments);
+        return result;
+    }
+    if (classes == (PyObject *)mg_torch.parameter) {
+        return (mg_twin_of(value)->meta->flags & MG_META_PARAMETER) != 0;
+    }
+    if (classes == (PyObject *)mg_twin_class) {
+        return 0;
+    }
+    return PyObject_IsSubclass(class_of(value), classes);
+}
+
+static PyObject *
+do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count)
+{
+    if (count == 2 && mg_is_twin(args[0])) {
+        int result = twin_isinstance(args[0], args[1]);
+        return result < 0 ? NULL : PyBool_FromLong(result);
+    }
+    return call_native(capture, callable, args, count, NULL);
+}
+
+static PyObject *
+do_getattr(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
+{
+    if (count < 2 || count > 3 || !PyUnicode_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, count < 2 || count > 3 ? "getattr expected 2 or 3 arguments"
+                                                                : "getattr(): attribute name must be string");
+        return NULL;
+    }
+    PyObject *name = Py_NewRef(args[1]);
+    PyUnicode_InternInPlace(&name);
+    PyObject *result = mg_world_getattr(capture, args[0], name);
+    Py_DECREF(name);
+    if (result == NULL && count == 3 && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        return Py_NewRef(args[2]);
+    }
+    return result;
+}
+
+static PyObject *
+do_hasattr(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *result = count == 2 ? do_getattr(capture, args, count) : NULL;
+    if (result != NULL) {
+        Py_DECREF(result);
+        Py_RETURN_TRUE;
+    }
+    if (count == 2 && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        Py_RETURN_FALSE;
+    }
+    if (!PyErr_Occurred()) {
+        PyErr_SetString(PyExc_TypeError, "hasattr expected 2 arguments");
+    }
+    return NULL;
+}
+
+static PyObject *
+do_setattr(MgCapture *capture, PyObject *const *args, Py_ssize_t count, int generic, int deleting)
+{
+    if (count != (deleting ? 2 : 3) || !PyUnicode_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "setattr or delattr with wrong arguments");
+        return NULL;
+    }
+    PyObject *name = Py_NewRef(args[1]);
+    PyUnicode_InternInPlace(&name);
+    PyObject *value = deleting ? NULL : args[2];
+    int result = generic ? mg_world_generic_setattr(capture, args[0], name, value)
+                         : mg_world_setattr(capture, args[0], name, value);
+    Py_DECREF(name);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
+do_next(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count)
+{
+    MgRecord *record = count > 0 ? mg_world_record(capture, args[0]) : NULL;
+    if (record != NULL && record->kind == MG_KIND_OPAQUE) {
+        mg_capture_abort(capture, MG_REASON_OPAQUE, "an iterator from outside");
+        return NULL;
+    }
+    return call_native(capture, callable, args, count, NULL);
+}
+
+/* ---- calls ---- */
+
+static PyObject *
+call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+             PyObject *kwnames)
+{
+    switch (rule) {
+        case RULE_RECORD:
+            return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);
+        case RULE_METHOD: {
+            PyObject *name = PyObject_GetAttrString(callable, "__name__");
+            PyObject *result = NULL;
+            if (name != NULL && count > 0 && mg_is_twin(args[0])) {
+                PyUnicode_InternInPlace(&name);
+                result = mg_record_call(capture, MG_NODE_METHOD, name, args, count, kwnames);
+            }
+            else if (name != NULL) {
+                unknown_call(capture, callable);
+            }
+            Py_XDECREF(name);
+            return result;
+        }
+        case RULE_NATIVE:
+            return call_native(capture, callable, args, count, kwnames);
+        case RULE_CONSTANT: {
+            capture->suspended++;
+            PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
+            capture->suspended--;
+            return result;
+        }
+        case RULE_STATE: {
+            if (kwnames != NULL) {
+                return unknown_call(capture, callable);
+            }
+            PyObject *result = mg_record_state(capture, callable, args, count);
+            Py_CLEAR(capture->state);
+            return result;
+        }
+        case RULE_BREAK:
+            mg_capture_abort(capture, MG_REASON_SKIPPED_CALL, "%R", callable);
+            return NULL;
+        case RULE_ISINSTANCE:
+        case RULE_ISSUBCLASS:
+            return do_isinstance(capture, callable, args, count);
+        case RULE_TYPE:
+            if (count == 1 && kwnames == NULL) {
+                return Py_NewRef(class_of(args[0]));
+            }
+            return unknown_call(capture, callable);
+        case RULE_GETATTR:
+            return do_getattr(capture, args, count);
+        case RULE_OBJECT_GETATTR:
+            if (count == 2 && mg_is_twin(args[0])) {
+                return mg_record_getattr(capture, args[0], args[1]);
+            }
+            return count == 2 ? mg_world_generic_getattr(capture, args[0], args[1]) : unknown_call(capture, callable);
+        case RULE_SETATTR:
+        case RULE_OBJECT_SETATTR:
+            return do_setattr(capture, args, count, rule == RULE_OBJECT_SETATTR, 0);
+        case RULE_DELATTR:
+        case RULE_OBJECT_DELATTR:
+            return do_setattr(capture, args, count, rule == RULE_OBJECT_DELATTR, 1);
+        case RULE_HASATTR:
+            return do_hasattr(capture, args, count);
+        case RULE_LEN: {
+            if (count != 1) {
+                return call_native(capture, callable, args, count, kwnames);
+            }
+            Py_ssize_t length = mg_world_length(capture, args[0]);
+            return length < 0 ? NULL : PyLong_FromSsize_t(length);
+        }
+        case RULE_ITER:
+            return count == 1 ? mg_world_iter(capture, args[0]) : call_native(capture, callable, args, count, kwnames);
+        case RULE_NEXT:
+            return do_next(capture, callable, args, count);
+        case RULE_VARS: {
+            if (count != 1) {
+                return unknown_call(capture, callable);
+            }
+            return mg_world_getattr(capture, args[0], MG_STRING("__dict__"));
+        }
+        case RULE_CALLABLE:
+            return PyBool_FromLong(count == 1 && PyCallable_Check(args[0]));
+        case RULE_BOOL: {
+            int truth = count == 1 ? mg_rules_truth(capture, args[0]) : 0;
+            return truth < 0 ? NULL : PyBool_FromLong(truth);
+        }
+        case RULE_SUPER:
+            return PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
+        case RULE_INSTANCECHECK: {
+            if (count == 2 && mg_is_twin(args[1])) {
+                int result = twin_isinstance(args[1], args[0]);
+                return result < 0 ? NULL : PyBool_FromLong(result);
+            }
+            return call_native(capture, callable, args, count, kwnames);
+        }
+        case RULE_IS_COMPILING:
+            Py_RETURN_TRUE;
+        case RULE_ID: /* the same number within the capture, whatever it is: only good as a key */
+            return count == 1 ? PyLong_FromVoidPtr(args[0]) : unknown_call(capture, callable);
+        default:
+            return unknown_call(capture, callable);
+    }
+}
+
+/* A class is called: its instance is made by CPython, and its __init__ is captured. */
+static PyObject *
+call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    if (PyType_IsSubtype(type, mg_torch.base)) {
+        return unknown_call(capture, (PyObject *)type);
+    }
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        if (mg_rules_is_harmless_type(type) || PyType_IsSubtype(type, (PyTypeObject *)PyExc_BaseException)) {
+            return call_native(capture, (PyObject *)type, args, count, kwnames);
+        }
+        return unknown_call(capture, (PyObject *)type);
+    }
+    /* a Python class: every C-level base must be one that keeps to itself */
+    for (PyTypeObject *base = type->tp_base; base != NULL; base = base->tp_base) {
+        if (!(base->tp_flags & Py_TPFLAGS_HEAPTYPE) && base != &PyBaseObject_Type && base != &PyType_Type &&
+            !mg_rules_is_harmless_type(base) && !PyType_IsSubtype(base, (PyTypeObject *)PyExc_BaseException)) {
+            return unknown_call(capture, (PyObject *)type);
+        }
+    }
+    if (mg_world_guard_lookup(capture, type, MG_STRING("__new__")) < 0 ||
+        mg_world_guard_lookup(capture, type, MG_STRING("__init__")) < 0 ||
+        mg_world_guard_lookup(capture, Py_TYPE(type), MG_STRING("__call__")) < 0) {
+        return NULL;
+    }
+    if (type->tp_new == PyBaseObject_Type.tp_new) { /* arguments go to __init__, which is Python */
+        PyObject *result = PyObject_Vectorcall((PyObject *)type, args, (size_t)count, kwnames);
+        return mg_world_touch(capture, result);
+    }
+    return call_native(capture, (PyObject *)type, args, count, kwnames);
+}
+
+/* The rule for a builtin function that no table names. */
+static Rule
+builtin_rule(PyObject *callable)
+{
+    PyObject *self = ((PyCFunctionObject *)callable)->m_self; /* also of a static method, as torch's functions are */
+    PyObject *module = ((PyCFunctionObject *)callable)->m_module;
+    if ((self != NULL && in_set(rules.record_owners, self)) ||
+        (module != NULL && in_set(rules.record_owners, module))) {
+        return RULE_RECORD;
+    }
+    if (module != NULL && in_set(rules.native_modules, module)) {
+        return RULE_NATIVE;
+    }
+    return RULE_NONE;
+}
+
+/* Calls with `self` in front of the arguments. */
+static PyObject *
+call_with_self(MgCapture *capture, PyObject *function, PyObject *self, PyObject *const *args, Py_ssize_t count,
+               PyObject *kwnames)
+{
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    PyObject *small[10];
+    PyObject **all = total + 2 <= 10 ? small : PyMem_Calloc((size_t)total + 2, sizeof(PyObject *));
+    if (all == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    all[1] = self;
+    if (total > 0) {
+        memcpy(all + 2, args, sizeof(PyObject *) * (size_t)total);
+    }
+    PyObject *result =
+        mg_rules_call(capture, function, all + 1, (size_t)(count + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+    if (all != small) {
+        PyMem_Free(all);
+    }
+    return result;
+}
+
+/* A bound method of a C type, or the unbound descriptor with its object in front. */
+static PyObject *
+call_c_method(MgCapture *capture, PyObject *callable, PyTypeObject *owner, PyObject *self, PyObject *const *args,
+              Py_ssize_t count, PyObject *kwnames)
+{
+    if (owner == mg_torch.base || owner == mg_torch.tensor) {
+        if (mg_is_twin(self)) {
+            PyObject *name = PyObject_GetAttrString(callable, "__name__");
+            PyObject *result = NULL;
+            if (name != NULL) {
+                PyUnicode_InternInPlace(&name);
+                result = mg_record_call(capture, MG_NODE_METHOD, name, args, count, kwnames);
+            }
+            Py_XDECREF(name);
+            return result;
+        }
+        return unknown_call(capture, callable);
+    }
+    if (mg_rules_is_harmless_type(owner) || PyType_IsSubtype(owner, (PyTypeObject *)PyExc_BaseException)) {
+        MgRecord *record = mg_world_record(capture, self);
+        if (record != NULL && record->object == self && (Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+            record->kind != MG_KIND_TUPLE) {
+            mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(self)->tp_name);
+            return NULL;
+        }
+        return call_native(capture, callable, args, count, kwnames);
+    }
+    return unknown_call(capture, callable);
+}
+
+static PyObject *
+call_partial(MgCapture *capture, PyObject *partial, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    PyObject *result = NULL, *all = NULL, *keywords = NULL;
+    PyObject *function = PyObject_GetAttrString(partial, "func");
+    PyObject *bound = PyObject_GetAttrString(partial, "args");
+    PyObject *named = PyObject_GetAttrString(partial, "keywords");
+    if (function == NULL || bound == NULL || named == NULL) {
+        goto done;
+    }
+    MgRecord *record = mg_world_record(capture, partial);
+    if (record != NULL) { /* an outside partial is guarded by identity: its parts are what they are */
+        if ((PyFunction_Check(function) || PyTuple_Check(bound)) &&
+            (mg_world_pin(capture, function) == NULL || mg_world_pin(capture, bound) == NULL ||
+             mg_world_pin(capture, named) == NULL)) {
+            goto done;
+        }
+        mg_world_record(capture, bound)->kind = MG_KIND_TUPLE;
+    }
+    PyObject *exposed = mg_world_expose(capture, bound);
+    PyObject *exposed_named = exposed == NULL ? NULL : mg_world_expose(capture, named);
+    if (exposed_named != NULL) {
+        Py_ssize_t own = PyTuple_GET_SIZE(exposed);
+        all = PyTuple_New(own + count);
+        keywords = PyDict_Copy(exposed_named);
+        for (Py_ssize_t i = 0; all != NULL && keywords != NULL && i < own + count; i++) {
+            PyObject *value =
+                i < own ? mg_world_touch(capture, Py_NewRef(PyTuple_GET_ITEM(exposed, i))) : Py_NewRef(args[i - own]);
+            if (value == NULL) {
+                Py_CLEAR(all);
+                break;
+            }
+            PyTuple_SET_ITEM(all, i, value);
+        }
+        for (Py_ssize_t i = 0; all != NULL && keywords != NULL && kwnames != NULL && i < PyTuple_GET_SIZE(kwnames);
+             i++) {
+            if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, i), args[count + i]) < 0) {
+                Py_CLEAR(all);
+            }
+        }
+        if (all != NULL && keywords != NULL) {
+            result = mg_rules_call_tuple(capture, function, all, keywords);
+        }
+    }
+    Py_XDECREF(exposed);
+    Py_XDECREF(exposed_named);
+done:
+    Py_XDECREF(function);
+    Py_XDECREF(bound);
+    Py_XDECREF(named);
+    Py_XDECREF(all);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+PyObject *
+mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    PyTypeObject *type = Py_TYPE(callable);
+    Rule rule = rule_of(callable);
+    if (rule > RULE_INLINE) {
+        return call_special(capture, rule, callable, args, count, kwnames);
+    }
+    if (type == &PyFunction_Type) { /* inlined: its frame is captured */
+        return mg_world_touch(capture, PyObject_Vectorcall(callable, args, nargsf, kwnames));
+    }
+    if (type == &PyMethod_Type) {
+        PyObject *function = PyMethod_GET_FUNCTION(callable), *self = PyMethod_GET_SELF(callable);
+        Py_INCREF(function);
+        Py_INCREF(self);
+        PyObject *result = call_with_self(capture, function, self, args, count, kwnames);
+        Py_DECREF(function);
+        Py_DECREF(self);
+        return result;
+    }
+    if (PyCFunction_Check(callable)) {
+        PyObject *self = PyCFunction_GET_SELF(callable);
+        rule = builtin_rule(callable);
+        if (rule != RULE_NONE) {
+            return call_special(capture, rule, callable, args, count, kwnames);
+        }
+        PyObject *unbound = mg_table_get(&rules.methods, ((PyCFunctionObject *)callable)->m_ml, NULL);
+        if (unbound != NULL && self != NULL) { /* a method that the tables name, bound to an object */
+            return call_with_self(capture, unbound, self, args, count, kwnames);
+        }
+        if (self != NULL && !PyModule_Check(self) && !PyType_Check(self)) { /* list.append bound to a list */
+            if (mg_is_twin(self)) {
+                PyObject *name = PyObject_GetAttrString(callable, "__name__");
+                PyObject *method = name == NULL ? NULL : PyObject_GetAttr((PyObject *)mg_torch.tensor, name);
+                Py_XDECREF(name);
+                PyObject *result = method == NULL ? NULL : call_with_self(capture, method, self, args, count, kwnames);
+                Py_XDECREF(method);
+                return result;
+            }
+            return call_c_method(capture, callable, Py_TYPE(self), self, args, count, kwnames);
+        }
+        if (self != NULL && PyType_Check(self) && mg_rules_is_harmless_type((PyTypeObject *)self)) {
+            return call_native(capture, callable, args, count, kwnames); /* dict.fromkeys */
+        }
+        return unknown_call(capture, callable);
+    }
+    if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) {
+        if (count == 0) {
+            return PyObject_Vectorcall(callable, args, nargsf, kwnames); /* raises */
+        }
+        return call_c_method(capture, callable, PyDescr_TYPE(callable), args[0], args, count, kwnames);
+    }
+    if (type == &_PyMethodWrapper_Type) { /* object.__init__ bound to an instance, and the like */
+        PyObject *self = PyObject_GetAttrString(callable, "__self__");
+        PyObject *name = self == NULL ? NULL : PyObject_GetAttrString(callable, "__name__");
+        PyObject *class = self == NULL ? NULL : PyObject_GetAttrString(callable, "__objclass__");
+        PyObject *descriptor = class == NULL || name == NULL ? NULL : PyObject_GetAttr(class, name);
+        PyObject *result = descriptor == NULL ? NULL : call_with_self(capture, descriptor, self, args, count, kwnames);
+        Py_XDECREF(self);
+        Py_XDECREF(name);
+        Py_XDECREF(class);
+        Py_XDECREF(descriptor);
+        return result;
+    }
+    if (PyType_Check(callable)) {
+        return call_class(capture, (PyTypeObject *)callable, args, count, kwnames);
+    }
+    if (in_set(rules.record_types, (PyObject *)type)) {
+        return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);
+    }
+    if (strcmp(type->tp_name, "functools.partial") == 0) {
+        return call_partial(capture, callable, args, count, kwnames);
+    }
+    if (type == &MgCompiled_Type) { /* a compiled function inside another is just its function */
+        return mg_rules_call(capture, ((MgCompiled *)callable)->function, args, nargsf, kwnames);
+    }
+    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+        PyObject *name = MG_STRING("__call__");
+        PyObject *function = _PyType_Lookup(type, name);
+        if (function != NULL) {
+            if (mg_world_guard_lookup(capture, type, name) < 0) {
+                return NULL;
+            }
+            if (Py_TYPE(function)->tp_descr_get == NULL) {
+                return mg_rules_call(capture, function, args, nargsf, kwnames);
+            }
+            return call_with_self(capture, function, callable, args, count, kwnames);
+        }
+    }
+    return unknown_call(capture, callable);
+}
+
+PyObject *
+mg_rules_call_tuple(MgCapture *capture, PyObject *callable, PyObject *args, PyObject *kwargs)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(args), names = kwargs == NULL ? 0 : PyDict_GET_SIZE(kwargs);
+    PyObject **all = PyMem_Calloc((size_t)(count + names) + 2, sizeof(PyObject *));
+    PyObject *kwnames = names == 0 ? NULL : PyTuple_New(names);
+    PyObject *result = NULL;
+    if (all == NULL || (names > 0 && kwnames == NULL)) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        all[i + 1] = PyTuple_GET_ITEM(args, i);
+    }
+    Py_ssize_t position = 0, i = 0;
+    PyObject *key, *value;
+    while (names > 0 && PyDict_Next(kwargs, &position, &key, &value)) {
+        if (!PyUnicode_Check(key)) {
+            PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+            goto done;
+        }
+        PyTuple_SET_ITEM(kwnames, i, Py_NewRef(key));
+        all[1 + count + i++] = value;
+    }
+    result = mg_rules_call(capture, callable, all + 1, (size_t)count | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+done:
+    PyMem_Free(all);
+    Py_XDECREF(kwnames);
+    return result;
+}

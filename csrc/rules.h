@@ -1,0 +1,35 @@
+/* The rules: what captured code may call, and how. */
+#ifndef MG_RULES_H
+#define MG_RULES_H
+
+#include "capture.h"
+
+/* Takes the tables that magneto/rules.py gives: a dict of names to tables. */
+int mg_rules_configure(PyObject *tables);
+
+/* Calls `callable` by the rules of captured code: inline, record, run natively, or end the capture. New. */
+PyObject *mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf,
+                        PyObject *kwnames);
+
+/* The same for f(*args, **kwargs); `kwargs` is a dict or NULL. */
+PyObject *mg_rules_call_tuple(MgCapture *capture, PyObject *callable, PyObject *args, PyObject *kwargs);
+
+/* 1 or 0. */
+int mg_rules_is_constant_type(PyTypeObject *type);     /* immutable objects, guarded by identity */
+int mg_rules_is_harmless_type(PyTypeObject *type);     /* C types whose methods touch nothing but their arguments */
+int mg_rules_is_plain_tensor_type(PyTypeObject *type); /* tensor classes that behave like torch.Tensor */
+int mg_rules_is_graph_constant(PyObject *value);       /* objects that a graph may hold as an argument */
+
+/* Torch's global state as one hashable object, new: grad mode, autocast and so on. */
+PyObject *mg_rules_read_state(void);
+
+/* Puts torch's global state back to what it was when the capture started. MG_OK or MG_ERR. */
+int mg_rules_restore_state(MgCapture *capture);
+
+/* The state that the running capture is in. New. */
+PyObject *mg_rules_state_key(void);
+
+/* Truth of a value (borrowed) in captured code: 1, 0 or -1. */
+int mg_rules_truth(MgCapture *capture, PyObject *value);
+
+#endif

@@ -1,0 +1,265 @@
+/* How an outside object is reached again on a later call.
+ *
+ * Sources are interned: one description, one MgSource, so that a guard on it is made once and its object is loaded once.
+ * They form a tree by `base`, and a base always has a smaller id than what is built on it: walking them in order of id
+ * loads everything with no recursion. Loading runs no Python code, so that what was loaded stays valid. */
+#include "source.h"
+
+#include <structmember.h>
+
+MgSource *
+mg_source_get(MgSources *sources, MgSourceKind kind, MgSource *base, PyObject *key, Py_ssize_t index)
+{
+    /* keys are interned strings or kept alive by the source that has them; equal keys that are not the same object
+     * just make two sources */
+    uintptr_t tag = key != NULL ? (uintptr_t)key : ((uintptr_t)index << 1 | 1);
+    uintptr_t first = (uintptr_t)base ^ ((uintptr_t)kind << 56);
+    MgSource *known = mg_table_get(&sources->known, (void *)first, (void *)tag);
+    if (known != NULL) {
+        return known;
+    }
+    if (sources->count == sources->room) {
+        int room = sources->room == 0 ? 128 : sources->room * 2;
+        MgSource **items = PyMem_Realloc(sources->items, sizeof(MgSource *) * (size_t)room);
+        if (items == NULL) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        sources->items = items;
+        sources->room = room;
+    }
+    MgSource *source = PyMem_Calloc(1, sizeof(MgSource));
+    if (source == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    source->kind = kind;
+    source->base = base;
+    source->key = Py_XNewRef(key);
+    source->index = index;
+    source->id = sources->count;
+    if (mg_table_set(&sources->known, (void *)first, (void *)tag, source) < 0) {
+        Py_XDECREF(key);
+        PyMem_Free(source);
+        return NULL;
+    }
+    sources->items[sources->count++] = source;
+    return source;
+}
+
+static PyObject *
+function_part(PyObject *function, Py_ssize_t index)
+{
+    if (!PyFunction_Check(function)) {
+        return NULL;
+    }
+    switch (index) {
+        case 0:
+            return PyFunction_GET_CODE(function);
+        case 1:
+            return PyFunction_GET_DEFAULTS(function);
+        case 2:
+            return PyFunction_GET_KW_DEFAULTS(function);
+        default:
+            return PyFunction_GET_CLOSURE(function);
+    }
+}
+
+/* The index-th item of a set in its present order. Borrowed. */
+static PyObject *
+set_item(PyObject *set, Py_ssize_t index)
+{
+    Py_ssize_t position = 0;
+    PyObject *item;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(set, &position, &item, &hash)) {
+        if (index-- == 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+/* A dict's value for a key of an exact builtin type. Borrowed; NULL without an exception. */
+static PyObject *
+dict_value(PyObject *dict, PyObject *key)
+{
+    if (!PyDict_Check(dict)) {
+        return NULL;
+    }
+    PyObject *value = PyDict_GetItemWithError(dict, key);
+    if (value == NULL) {
+        PyErr_Clear();
+    }
+    return value;
+}
+
+/* A slot of an object through its member descriptor: the reference that the object holds. */
+static PyObject *
+slot_value(PyObject *object, PyObject *descriptor)
+{
+    if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
+        return NULL;
+    }
+    PyMemberDescrObject *member = (PyMemberDescrObject *)descriptor;
+    if (member->d_member->type != T_OBJECT_EX || !PyObject_TypeCheck(object, member->d_common.d_type)) {
+        return NULL;
+    }
+    return *(PyObject **)((char *)object + member->d_member->offset);
+}
+
+PyObject *
+mg_source_load(const MgSource *source, PyObject *base, PyObject *const *arguments)
+{
+    switch (source->kind) {
+        case MG_SOURCE_LOCAL:
+            return arguments[source->index];
+        case MG_SOURCE_CONST:
+            return source->key;
+        case MG_SOURCE_DICT: {
+            PyObject **dict = _PyObject_GetDictPtr(base);
+            if (dict == NULL) {
+                PyErr_Clear();
+                return NULL;
+            }
+            return *dict;
+        }
+        case MG_SOURCE_DICT_ITEM:
+            return dict_value(base, source->key);
+        case MG_SOURCE_ITEM:
+            if (PyTuple_Check(base)) {
+                return source->index < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, source->index) : NULL;
+            }
+            if (PyList_Check(base)) {
+                return source->index < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, source->index) : NULL;
+            }
+            return NULL;
+        case MG_SOURCE_ATTR:
+            return slot_value(base, source->key);
+        case MG_SOURCE_CELL:
+            return PyCell_Check(base) ? PyCell_GET(base) : NULL;
+        case MG_SOURCE_TYPE:
+            return (PyObject *)Py_TYPE(base);
+        case MG_SOURCE_LOOKUP:
+            return PyType_Check(base) ? _PyType_Lookup((PyTypeObject *)base, source->key) : NULL;
+        case MG_SOURCE_FUNCTION:
+            return function_part(base, source->index);
+        case MG_SOURCE_METHOD:
+            if (!PyMethod_Check(base)) {
+                return NULL;
+            }
+            return source->index == 0 ? PyMethod_GET_FUNCTION(base) : PyMethod_GET_SELF(base);
+        case MG_SOURCE_SET_ITEM:
+            return PyAnySet_Check(base) ? set_item(base, source->index) : NULL;
+    }
+    return NULL;
+}
+
+/* How a constant object shows in a source's text. */
+static PyObject *
+const_text(PyObject *object)
+{
+    if (PyModule_Check(object)) {
+        const char *name = PyModule_GetName(object);
+        if (name != NULL) {
+            return PyUnicode_FromFormat("__import__('%s')", name);
+        }
+        PyErr_Clear();
+    }
+    if (PyFunction_Check(object)) {
+        return PyUnicode_FromFormat("<function %U>", ((PyFunctionObject *)object)->func_qualname);
+    }
+    if (PyType_Check(object)) {
+        return PyUnicode_FromFormat("<class %s>", ((PyTypeObject *)object)->tp_name);
+    }
+    if (PyDict_Check(object)) {
+        PyObject *name = PyDict_GetItemString(object, "__name__");
+        if (name != NULL && PyUnicode_Check(name)) {
+            return PyUnicode_FromFormat("G<%U>", name);
+        }
+        return PyUnicode_FromString("G");
+    }
+    return PyUnicode_FromFormat("<%s>", Py_TYPE(object)->tp_name);
+}
+
+/* 1 if base[key] is an attribute of what the dict belongs to. */
+static int
+is_attribute(const MgSource *source)
+{
+    return source->base->kind == MG_SOURCE_DICT && PyUnicode_CheckExact(source->key);
+}
+
+PyObject *
+mg_source_text(const MgSource *source)
+{
+    static const char *const function_parts[] = {"__code__", "__defaults__", "__kwdefaults__", "__closure__"};
+    if (source->kind == MG_SOURCE_LOCAL) {
+        return PyUnicode_FromFormat("L[%R]", source->key);
+    }
+    if (source->kind == MG_SOURCE_CONST) {
+        return const_text(source->key);
+    }
+    if (source->kind == MG_SOURCE_DICT_ITEM && is_attribute(source)) {
+        PyObject *owner = mg_source_text(source->base->base);
+        PyObject *text = owner == NULL ? NULL : PyUnicode_FromFormat("%U.%U", owner, source->key);
+        Py_XDECREF(owner);
+        return text;
+    }
+    if (source->kind == MG_SOURCE_DICT_ITEM && source->base->kind == MG_SOURCE_CONST) {
+        return PyUnicode_FromFormat("G[%R]", source->key);
+    }
+    PyObject *base = mg_source_text(source->base);
+    if (base == NULL) {
+        return NULL;
+    }
+    PyObject *text = NULL;
+    switch (source->kind) {
+        case MG_SOURCE_DICT:
+            text = PyUnicode_FromFormat("%U.__dict__", base);
+            break;
+        case MG_SOURCE_DICT_ITEM:
+            text = PyUnicode_FromFormat("%U[%R]", base, source->key);
+            break;
+        case MG_SOURCE_ITEM:
+            text = PyUnicode_FromFormat("%U[%zd]", base, source->index);
+            break;
+        case MG_SOURCE_ATTR:
+            text = PyUnicode_FromFormat("%U.%U", base, PyDescr_NAME(source->key));
+            break;
+        case MG_SOURCE_CELL:
+            text = PyUnicode_FromFormat("%U.cell_contents", base);
+            break;
+        case MG_SOURCE_TYPE:
+            text = PyUnicode_FromFormat("type(%U)", base);
+            break;
+        case MG_SOURCE_LOOKUP:
+            text = PyUnicode_FromFormat("%U.%U", base, source->key);
+            break;
+        case MG_SOURCE_FUNCTION:
+            text = PyUnicode_FromFormat("%U.%s", base, function_parts[source->index]);
+            break;
+        case MG_SOURCE_METHOD:
+            text = PyUnicode_FromFormat("%U.%s", base, source->index == 0 ? "__func__" : "__self__");
+            break;
+        case MG_SOURCE_SET_ITEM:
+            text = PyUnicode_FromFormat("list(%U)[%zd]", base, source->index);
+            break;
+        default:
+            break;
+    }
+    Py_DECREF(base);
+    return text;
+}
+
+void
+mg_sources_free(MgSources *sources)
+{
+    for (int i = 0; i < sources->count; i++) {
+        Py_XDECREF(sources->items[i]->key);
+        Py_XDECREF(sources->items[i]->view);
+        PyMem_Free(sources->items[i]);
+    }
+    PyMem_Free(sources->items);
+    mg_table_free(&sources->known);
+    *sources = (MgSources){0};
+}

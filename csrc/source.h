@@ -1,0 +1,53 @@
+/* How an outside object is reached again on a later call. */
+#ifndef MG_SOURCE_H
+#define MG_SOURCE_H
+
+#include "table.h"
+
+typedef enum {
+    MG_SOURCE_LOCAL,     /* argument `index` of the captured function; key is its name */
+    MG_SOURCE_CONST,     /* the object `key` itself, kept alive: a guarded function, its globals, its cells */
+    MG_SOURCE_DICT,      /* the instance dict of base */
+    MG_SOURCE_DICT_ITEM, /* base[key] of a dict */
+    MG_SOURCE_ITEM,      /* base[index] of a list, a tuple, a deque */
+    MG_SOURCE_ATTR,      /* a slot or C-level attribute `key` of base */
+    MG_SOURCE_CELL,      /* what the cell base holds */
+    MG_SOURCE_TYPE,      /* the type of base */
+    MG_SOURCE_LOOKUP,    /* `key` as found along the MRO of the type base */
+    MG_SOURCE_FUNCTION,  /* part of a function: index 0 code, 1 defaults, 2 kwdefaults, 3 closure */
+    MG_SOURCE_METHOD,    /* part of a bound method: index 0 function, 1 self */
+    MG_SOURCE_SET_ITEM,  /* the index-th item in a set's order */
+} MgSourceKind;
+
+typedef struct MgSource MgSource;
+struct MgSource {
+    MgSourceKind kind;
+    int id;         /* position in the order of creation; a base always comes before what is built on it */
+    MgSource *base; /* borrowed from the pool, NULL for the first two kinds */
+    PyObject *key;  /* strong, may be NULL */
+    Py_ssize_t index;
+    PyObject *view; /* strong: what captured code sees there, once it was reached; NULL before */
+    PyObject *raw;  /* borrowed: the object that was found there */
+};
+
+/* All sources of a capture. */
+typedef struct {
+    MgSource **items; /* owned, in the order of creation */
+    int count;
+    int room;
+    MgTable known; /* (base, key or index) -> source */
+} MgSources;
+
+/* The one source of this description; makes it if it is new. Borrowed; NULL if memory is out. */
+MgSource *mg_source_get(MgSources *sources, MgSourceKind kind, MgSource *base, PyObject *key, Py_ssize_t index);
+
+/* The object that a source stands for, given the arguments of the call. Borrowed; NULL without an exception if it can't
+ * be reached. `base` is what the base source gave. Runs no Python code. */
+PyObject *mg_source_load(const MgSource *source, PyObject *base, PyObject *const *arguments);
+
+/* The source as Python text, as in L['self'].layer.weight. New. */
+PyObject *mg_source_text(const MgSource *source);
+
+void mg_sources_free(MgSources *sources);
+
+#endif

@@ -1,0 +1,204 @@
+/* All that knows libtorch.
+ *
+ * A tensor's metadata is read through libtorch's stable C ABI, whose functions are found with dlsym in the library that
+ * is already loaded. An AtenTensorHandle is a pointer to an at::Tensor, which is one word: the TensorImpl pointer. A
+ * Python tensor holds that word inside itself, at an offset that is found once by comparing with tensor._cdata. */
+#include "torchabi.h"
+
+#include <dlfcn.h>
+
+MgTorch mg_torch;
+
+typedef void *Handle;
+
+static struct {
+    int32_t (*get_dim)(Handle, int64_t *);
+    int32_t (*get_sizes)(Handle, int64_t **);
+    int32_t (*get_strides)(Handle, int64_t **);
+    int32_t (*get_dtype)(Handle, int32_t *);
+    int32_t (*get_device_type)(Handle, int32_t *);
+    int32_t (*get_device_index)(Handle, int32_t *);
+    int32_t (*get_layout)(Handle, int32_t *);
+    int32_t (*layout_strided)(void);
+    size_t offset; /* of the TensorImpl pointer in a Python tensor */
+    int32_t strided;
+} abi;
+
+enum { DTYPES = 64, DEVICES = 32, DEVICE_INDICES = 18 };
+static PyObject *dtype_objects[DTYPES];                   /* strong */
+static PyObject *device_objects[DEVICES][DEVICE_INDICES]; /* strong; index -1 is first */
+
+static int
+find_functions(PyObject *torch)
+{
+    PyObject *file = PyObject_GetAttrString(torch, "__file__");
+    if (file == NULL) {
+        return MG_ERR;
+    }
+    PyObject *directory = PyObject_CallMethod(file, "rpartition", "s", "/");
+    Py_DECREF(file);
+    if (directory == NULL) {
+        return MG_ERR;
+    }
+    PyObject *path = PyUnicode_FromFormat("%U/lib/libtorch_cpu.so", PyTuple_GET_ITEM(directory, 0));
+    Py_DECREF(directory);
+    if (path == NULL) {
+        return MG_ERR;
+    }
+    const char *text = PyUnicode_AsUTF8(path);
+    void *library = text == NULL ? NULL : dlopen(text, RTLD_NOW | RTLD_NOLOAD);
+    Py_DECREF(path);
+    const struct {
+        const char *name;
+        void **slot;
+    } wanted[] = {
+        {"aoti_torch_get_dim", (void **)&abi.get_dim},
+        {"aoti_torch_get_sizes", (void **)&abi.get_sizes},
+        {"aoti_torch_get_strides", (void **)&abi.get_strides},
+        {"aoti_torch_get_dtype", (void **)&abi.get_dtype},
+        {"aoti_torch_get_device_type", (void **)&abi.get_device_type},
+        {"aoti_torch_get_device_index", (void **)&abi.get_device_index},
+        {"aoti_torch_get_layout", (void **)&abi.get_layout},
+        {"aoti_torch_layout_strided", (void **)&abi.layout_strided},
+    };
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
+        *wanted[i].slot = library == NULL ? NULL : dlsym(library, wanted[i].name);
+        if (*wanted[i].slot == NULL) {
+            PyErr_Format(PyExc_ImportError, "magneto needs %s of libtorch, which this torch does not have",
+                         wanted[i].name);
+            return MG_ERR;
+        }
+    }
+    abi.strided = abi.layout_strided();
+    return MG_OK;
+}
+
+/* Finds where a Python tensor holds its TensorImpl pointer. */
+static int
+find_offset(PyObject *tensor)
+{
+    PyObject *address = PyObject_GetAttrString(tensor, "_cdata");
+    if (address == NULL) {
+        return MG_ERR;
+    }
+    void *pointer = PyLong_AsVoidPtr(address);
+    Py_DECREF(address);
+    for (size_t offset = sizeof(PyObject); offset + sizeof(void *) <= (size_t)Py_TYPE(tensor)->tp_basicsize;
+         offset += sizeof(void *)) {
+        if (*(void **)((char *)tensor + offset) == pointer) {
+            abi.offset = offset;
+            return MG_OK;
+        }
+    }
+    PyErr_SetString(PyExc_ImportError, "magneto can't find the data of a tensor in this torch");
+    return MG_ERR;
+}
+
+static int
+take_type(PyObject *module, const char *name, PyTypeObject **slot)
+{
+    PyObject *type = PyObject_GetAttrString(module, name);
+    if (type == NULL) {
+        return MG_ERR;
+    }
+    *slot = (PyTypeObject *)type;
+    return MG_OK;
+}
+
+int
+mg_torch_init(void)
+{
+    if (mg_torch.empty_meta != NULL) {
+        return MG_OK;
+    }
+    int result = MG_ERR;
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *nn = PyImport_ImportModule("torch.nn");
+    PyObject *core = PyImport_ImportModule("torch._C");
+    if (torch == NULL || nn == NULL || core == NULL || take_type(torch, "Tensor", &mg_torch.tensor) < 0 ||
+        take_type(core, "TensorBase", &mg_torch.base) < 0 || take_type(nn, "Parameter", &mg_torch.parameter) < 0 ||
+        take_type(torch, "Size", &mg_torch.size) < 0 || take_type(torch, "dtype", &mg_torch.dtype) < 0 ||
+        take_type(torch, "device", &mg_torch.device) < 0 || take_type(torch, "layout", &mg_torch.layout) < 0 ||
+        take_type(torch, "memory_format", &mg_torch.memory_format) < 0 || find_functions(torch) < 0) {
+        goto done;
+    }
+    mg_torch.make_subclass = PyObject_GetAttrString((PyObject *)mg_torch.tensor, "_make_subclass");
+    mg_torch.strided = PyObject_GetAttrString(torch, "strided");
+    PyObject *empty = PyObject_GetAttrString(torch, "empty");
+    PyObject *arguments = Py_BuildValue("(i)", 0);
+    PyObject *keywords = Py_BuildValue("{s:s}", "device", "meta");
+    if (empty != NULL && arguments != NULL && keywords != NULL && mg_torch.make_subclass != NULL) {
+        PyObject *tensor = PyObject_Call(empty, arguments, keywords);
+        if (tensor != NULL) {
+            if (find_offset(tensor) == MG_OK) {
+                mg_torch.empty_meta = Py_NewRef(tensor);
+                result = MG_OK;
+            }
+            Py_DECREF(tensor);
+        }
+    }
+    Py_XDECREF(empty);
+    Py_XDECREF(arguments);
+    Py_XDECREF(keywords);
+done:
+    Py_XDECREF(torch);
+    Py_XDECREF(nn);
+    Py_XDECREF(core);
+    return result;
+}
+
+int
+mg_torch_read(PyObject *tensor, MgTensor *info)
+{
+    Handle handle = (char *)tensor + abi.offset;
+    int64_t *sizes, *strides;
+    if (abi.get_layout(handle, &info->layout) != 0 || info->layout != abi.strided ||
+        abi.get_dim(handle, &info->dim) != 0 || abi.get_sizes(handle, &sizes) != 0 ||
+        abi.get_strides(handle, &strides) != 0 || abi.get_dtype(handle, &info->dtype) != 0 ||
+        abi.get_device_type(handle, &info->device_type) != 0 ||
+        abi.get_device_index(handle, &info->device_index) != 0) {
+        return MG_ERR;
+    }
+    info->sizes = sizes;
+    info->strides = strides;
+    return MG_OK;
+}
+
+int
+mg_torch_requires_grad(PyObject *tensor)
+{
+    PyObject *value = PyObject_GetAttr(tensor, MG_STRING("requires_grad"));
+    if (value == NULL) {
+        return -1;
+    }
+    int result = value == Py_True;
+    Py_DECREF(value);
+    return result;
+}
+
+PyObject *
+mg_torch_dtype_object(PyObject *tensor, int32_t dtype)
+{
+    if (dtype < 0 || dtype >= DTYPES) {
+        PyErr_SetString(PyExc_RuntimeError, "magneto does not know this dtype");
+        return NULL;
+    }
+    if (dtype_objects[dtype] == NULL) {
+        dtype_objects[dtype] = PyObject_GetAttr(tensor, MG_STRING("dtype"));
+    }
+    return dtype_objects[dtype];
+}
+
+PyObject *
+mg_torch_device_object(PyObject *tensor, int32_t type, int32_t index)
+{
+    if (type < 0 || type >= DEVICES || index < -1 || index + 1 >= DEVICE_INDICES) {
+        PyErr_SetString(PyExc_RuntimeError, "magneto does not know this device");
+        return NULL;
+    }
+    PyObject **slot = &device_objects[type][index + 1];
+    if (*slot == NULL) {
+        *slot = PyObject_GetAttr(tensor, MG_STRING("device"));
+    }
+    return *slot;
+}

@@ -1,0 +1,55 @@
+/* All that knows libtorch: the stable C ABI, found with dlsym, and torch's Python objects that the core needs. */
+#ifndef MG_TORCHABI_H
+#define MG_TORCHABI_H
+
+#include "magneto.h"
+
+/* A tensor's metadata, straight from libtorch. The arrays belong to the tensor. */
+typedef struct {
+    int64_t dim;
+    const int64_t *sizes;
+    const int64_t *strides;
+    int32_t dtype;
+    int32_t device_type;
+    int32_t device_index;
+    int32_t layout;
+} MgTensor;
+
+/* Objects of torch that the core compares with or calls; strong, set once. */
+typedef struct {
+    PyTypeObject *tensor;    /* torch.Tensor */
+    PyTypeObject *base;      /* torch._C.TensorBase */
+    PyTypeObject *parameter; /* torch.nn.Parameter */
+    PyTypeObject *size;      /* torch.Size */
+    PyTypeObject *dtype;
+    PyTypeObject *device;
+    PyTypeObject *layout;
+    PyTypeObject *memory_format;
+    PyObject *make_subclass; /* torch.Tensor._make_subclass */
+    PyObject *empty_meta;    /* a meta tensor that all twins share */
+    PyObject *strided;       /* torch.strided */
+} MgTorch;
+
+extern MgTorch mg_torch;
+
+/* Finds all of the above. MG_ERR with a clear exception if this torch is not the one that magneto knows. */
+int mg_torch_init(void);
+
+/* 1 if the object is a tensor of any class. */
+static inline int
+mg_torch_is_tensor(PyObject *object)
+{
+    return PyObject_TypeCheck(object, mg_torch.base);
+}
+
+/* Reads the metadata of a tensor that has plain strides. MG_OK, or MG_ERR without an exception if it has none. */
+int mg_torch_read(PyObject *tensor, MgTensor *info);
+
+/* 1, 0 or -1. */
+int mg_torch_requires_grad(PyObject *tensor);
+
+/* The torch.dtype or torch.device for what mg_torch_read gave; borrowed, kept for good. `tensor` is an example. */
+PyObject *mg_torch_dtype_object(PyObject *tensor, int32_t dtype);
+PyObject *mg_torch_device_object(PyObject *tensor, int32_t type, int32_t index);
+
+#endif

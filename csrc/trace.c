@@ -1,0 +1,374 @@
+/* Tracing mode: what the interpreter asks for at single instructions, and the life of a capture from start to end. */
+#include "trace.h"
+
+#include "except.h"
+#include "hook.h"
+#include "ops.h"
+#include "record.h"
+#include "rules.h"
+#include "world.h"
+
+enum { STEP_LIMIT = 20 * 1000 * 1000 };
+
+/* ---- a capture's life ---- */
+
+PyObject *
+mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    MgCapture *outer = mg_capture_current;
+    int collecting = PyGC_Disable(); /* finalizers of strangers must not run in captured frames */
+    capture->entry_state = mg_rules_read_state();
+    PyObject *result = NULL;
+    if (capture->entry_state != NULL) {
+        capture->state = Py_NewRef(capture->entry_state);
+        mg_hook_acquire();
+        mg_capture_current = capture;
+        result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+        if (result == NULL && capture->reason == MG_REASON_NONE) {
+            PyObject *type, *value, *traceback;
+            PyErr_Fetch(&type, &value, &traceback);
+            mg_capture_abort(capture, MG_REASON_EXCEPTION, type == NULL ? NULL : "%S", type);
+            PyErr_Restore(type, value, traceback);
+        }
+        mg_capture_current = outer;
+        mg_hook_release();
+    }
+    if (collecting) {
+        PyGC_Enable();
+    }
+    if (result != NULL && capture->root == NULL) { /* the call never reached a Python frame */
+        mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+int
+mg_trace_step(MgCapture *capture)
+{
+    if (MG_UNLIKELY(capture->reason != MG_REASON_NONE)) {
+        return mg_capture_check(capture);
+    }
+    if (MG_UNLIKELY(++capture->steps > STEP_LIMIT)) {
+        return mg_capture_abort(capture, MG_REASON_TOO_LONG, NULL);
+    }
+    return MG_OK;
+}
+
+int
+mg_trace_enter(MgCapture *capture, MgFrame *frame)
+{
+    if (capture->reason != MG_REASON_NONE) {
+        return mg_capture_check(capture);
+    }
+    return capture->root == NULL ? mg_world_enter_root(capture, frame) : mg_world_enter_frame(capture, frame);
+}
+
+int
+mg_trace_serve(MgCapture *capture, PyThreadState *tstate)
+{
+    capture->suspended++; /* a signal handler is no part of the program */
+    int result = mg_pending_serve(tstate);
+    capture->suspended--;
+    return result;
+}
+
+/* ---- stack slots ---- */
+
+int
+mg_trace_expose(MgCapture *capture, PyObject **slot)
+{
+    PyObject *exposed = mg_world_expose(capture, *slot);
+    if (exposed == NULL || mg_world_guard_protocols(capture, exposed) < 0) {
+        Py_XDECREF(exposed);
+        return MG_ERR;
+    }
+    Py_SETREF(*slot, exposed);
+    return MG_OK;
+}
+
+int
+mg_trace_unpackable(MgCapture *capture, PyObject **slot)
+{
+    if (mg_is_twin(*slot)) {
+        PyObject *iterator = mg_record_iter(capture, *slot);
+        if (iterator == NULL) {
+            return MG_ERR;
+        }
+        Py_SETREF(*slot, iterator);
+        return MG_OK;
+    }
+    return mg_trace_expose(capture, slot);
+}
+
+int
+mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        slots[i] = mg_world_touch(capture, slots[i]);
+        if (slots[i] == NULL) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+int
+mg_trace_distinct(MgCapture *capture, PyObject *left, PyObject *right)
+{
+    MgRecord *a = mg_world_record(capture, left), *b = mg_world_record(capture, right);
+    if (a == NULL || b == NULL || a->kind == MG_KIND_CONSTANT || b->kind == MG_KIND_CONSTANT) {
+        return MG_OK;
+    }
+    return mg_capture_guard_pair(capture, MG_GUARD_DISTINCT, a->source, b->source);
+}
+
+/* ---- functions ---- */
+
+int
+mg_trace_generator(MgCapture *capture, PyCodeObject *code)
+{
+    if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) {
+        return mg_capture_abort(capture, MG_REASON_ASYNC, NULL);
+    }
+    return MG_OK;
+}
+
+int
+mg_trace_new_function(MgCapture *capture, PyObject *function)
+{
+    return mg_table_set(&capture->inside, function, NULL, function);
+}
+
+PyObject *
+mg_trace_call_ex(MgCapture *capture, PyObject *callable, PyObject *positional, PyObject *keywords)
+{
+    PyObject *result = NULL, *named = NULL, *arguments = NULL, *exposed = NULL;
+    if (keywords != NULL) {
+        named = mg_world_expose(capture, keywords);
+        if (named == NULL) {
+            return NULL;
+        }
+        if (!PyDict_CheckExact(named)) {
+            PyObject *dict = PyDict_New();
+            if (dict == NULL || mg_ops_dict_merge(dict, named, callable) < 0) {
+                Py_XDECREF(dict);
+                goto done;
+            }
+            Py_SETREF(named, dict);
+        }
+        else if (Py_REFCNT(named) > 1) {
+            PyObject *dict = PyDict_Copy(named);
+            if (dict == NULL) {
+                goto done;
+            }
+            Py_SETREF(named, dict);
+        }
+    }
+    exposed = Py_NewRef(positional);
+    if (mg_trace_unpackable(capture, &exposed) < 0) {
+        goto done;
+    }
+    arguments = PySequence_Tuple(exposed);
+    if (arguments == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(exposed)->tp_iter == NULL) {
+            PyErr_Clear();
+            result = mg_ops_call_ex(callable, positional, keywords); /* raises as CPython does */
+        }
+        goto done;
+    }
+    if (arguments == exposed || Py_REFCNT(arguments) > 1) { /* its items are to be swapped */
+        Py_SETREF(arguments, PyTuple_GetSlice(exposed, 0, PyTuple_GET_SIZE(exposed)));
+        if (arguments != NULL && arguments == exposed) {
+            Py_ssize_t size = PyTuple_GET_SIZE(exposed);
+            PyObject *copy = PyTuple_New(size);
+            for (Py_ssize_t i = 0; copy != NULL && i < size; i++) {
+                PyTuple_SET_ITEM(copy, i, Py_NewRef(PyTuple_GET_ITEM(exposed, i)));
+            }
+            Py_SETREF(arguments, copy);
+        }
+        if (arguments == NULL) {
+            goto done;
+        }
+    }
+    if (mg_trace_touch_all(capture, ((PyTupleObject *)arguments)->ob_item, PyTuple_GET_SIZE(arguments)) < 0) {
+        goto done;
+    }
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (named != NULL && PyDict_Next(named, &position, &key, &value)) {
+        PyObject *view = mg_world_touch(capture, Py_NewRef(value));
+        int status = view == NULL ? MG_ERR : PyDict_SetItem(named, key, view); /* no new key: the walk stays valid */
+        Py_XDECREF(view);
+        if (status < 0) {
+            goto done;
+        }
+    }
+    result = mg_rules_call_tuple(capture, callable, arguments, named);
+done:
+    Py_XDECREF(named);
+    Py_XDECREF(arguments);
+    Py_XDECREF(exposed);
+    return result;
+}
+
+/* ---- operators ---- */
+
+PyObject *
+mg_trace_unary(MgCapture *capture, int opcode, PyObject *value)
+{
+    if (mg_is_twin(value)) {
+        return mg_record_unary(capture, opcode, value);
+    }
+    if (mg_world_guard_protocols(capture, value) < 0) {
+        return NULL;
+    }
+    PyObject *result = opcode == UNARY_NEGATIVE   ? PyNumber_Negative(value)
+                       : opcode == UNARY_POSITIVE ? PyNumber_Positive(value)
+                                                  : PyNumber_Invert(value);
+    return mg_world_touch(capture, result);
+}
+
+/* 1 if a twin and this value can meet in a recorded operator. */
+static int
+is_operand(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    return type == mg_twin_class || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+           type == &PyComplex_Type;
+}
+
+/* Both operands of a native operator as C code may see them. MG_OK with new references. */
+static int
+expose_both(MgCapture *capture, PyObject *left, PyObject *right, PyObject **a, PyObject **b)
+{
+    *b = NULL;
+    *a = mg_world_expose(capture, left);
+    *b = *a == NULL ? NULL : mg_world_expose(capture, right);
+    if (*b == NULL || mg_world_guard_protocols(capture, *a) < 0 || mg_world_guard_protocols(capture, *b) < 0) {
+        Py_CLEAR(*a);
+        Py_CLEAR(*b);
+        return MG_ERR;
+    }
+    return MG_OK;
+}
+
+PyObject *
+mg_trace_binary(MgCapture *capture, int operation, PyObject *left, PyObject *right)
+{
+    if ((mg_is_twin(left) || mg_is_twin(right)) && is_operand(left) && is_operand(right)) {
+        return mg_record_binary(capture, operation, left, right);
+    }
+    PyObject *a, *b;
+    if (expose_both(capture, left, right, &a, &b) < 0) {
+        return NULL;
+    }
+    PyObject *result = mg_ops_binary[operation](a, b);
+    Py_DECREF(a);
+    Py_DECREF(b);
+    return mg_world_touch(capture, result);
+}
+
+PyObject *
+mg_trace_compare(MgCapture *capture, int operation, PyObject *left, PyObject *right)
+{
+    if ((mg_is_twin(left) || mg_is_twin(right)) && is_operand(left) && is_operand(right)) {
+        return mg_record_compare(capture, operation, left, right);
+    }
+    PyObject *a, *b;
+    if (expose_both(capture, left, right, &a, &b) < 0) {
+        return NULL;
+    }
+    PyObject *result = PyObject_RichCompare(a, b, operation);
+    Py_DECREF(a);
+    Py_DECREF(b);
+    return mg_world_touch(capture, result);
+}
+
+/* ---- the rest ---- */
+
+int
+mg_trace_match_class(MgCapture *capture, PyObject *subject)
+{
+    MgRecord *record = mg_world_record(capture, subject);
+    if (mg_is_twin(subject) || (record != NULL && record->kind == MG_KIND_INSTANCE)) {
+        return mg_capture_abort(capture, MG_REASON_OPAQUE, "a class pattern on %s", Py_TYPE(subject)->tp_name);
+    }
+    return MG_OK;
+}
+
+int
+mg_trace_manager(MgCapture *capture, PyObject *manager)
+{
+    if (mg_world_guard_lookup(capture, Py_TYPE(manager), MG_STRING("__enter__")) < 0) {
+        return MG_ERR;
+    }
+    return mg_world_guard_lookup(capture, Py_TYPE(manager), MG_STRING("__exit__"));
+}
+
+PyObject *
+mg_trace_enter_with(MgCapture *capture, PyObject *manager, PyObject *enter)
+{
+    (void)manager;
+    return mg_rules_call(capture, enter, NULL, 0, NULL);
+}
+
+int
+mg_trace_delete_global(MgCapture *capture, MgFrame *frame, PyObject *name)
+{
+    (void)frame;
+    return mg_capture_abort(capture, MG_REASON_STORE, "deleting the global %U", name);
+}
+
+/* A name in the namespace of a class body that captured code executes. 1, 0 or -1. */
+static int
+local_name(MgCapture *capture, MgFrame *frame, PyObject *name, PyObject **result)
+{
+    *result = NULL;
+    if (frame->f_locals == NULL || !PyDict_CheckExact(frame->f_locals)) {
+        return mg_capture_abort(capture, MG_REASON_OPAQUE, "the namespace of a class body");
+    }
+    PyObject *value = PyDict_GetItemWithError(frame->f_locals, name);
+    if (value == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    *result = mg_world_touch(capture, Py_NewRef(value));
+    return *result == NULL ? -1 : 1;
+}
+
+PyObject *
+mg_trace_load_name(MgCapture *capture, MgFrame *frame, PyObject *name)
+{
+    PyObject *value;
+    int found = local_name(capture, frame, name, &value);
+    return found > 0 ? value : found < 0 ? NULL : mg_world_load_global(capture, frame, name);
+}
+
+PyObject *
+mg_trace_load_classderef(MgCapture *capture, MgFrame *frame, int slot)
+{
+    PyObject *value;
+    int found = local_name(capture, frame, PyTuple_GET_ITEM(frame->f_code->co_localsplusnames, slot), &value);
+    if (found == 0) {
+        value = mg_world_load_cell(capture, frame->localsplus[slot]);
+        if (value == NULL) {
+            mg_except_unbound(frame->f_code, slot);
+        }
+    }
+    return value;
+}
+
+PyObject *
+mg_trace_import_name(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, PyObject *name, PyObject *fromlist,
+                     PyObject *level)
+{
+    PyObject *modules = PyImport_GetModuleDict();
+    if (PyLong_Check(level) && PyLong_AsLong(level) == 0 && PyDict_GetItemWithError(modules, name) == NULL) {
+        mg_capture_abort(capture, MG_REASON_IMPORT, "%U", name);
+        return NULL;
+    }
+    capture->suspended++;
+    PyObject *module = mg_ops_import_name(tstate, frame, name, fromlist, level);
+    capture->suspended--;
+    return module;
+}

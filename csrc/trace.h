@@ -1,0 +1,44 @@
+/* Tracing mode: what the interpreter asks for at single instructions, and the life of a capture from start to end. */
+#ifndef MG_TRACE_H
+#define MG_TRACE_H
+
+#include "capture.h"
+
+/* The capture that frames of this thread belong to now, or NULL. */
+static inline MgCapture *
+mg_capture_active(void)
+{
+    MgCapture *capture = mg_capture_current;
+    return capture != NULL && capture->suspended == 0 ? capture : NULL;
+}
+
+/* Captures a call of `callable` on this thread. The result as captured code sees it, new; NULL with an exception. If the
+ * capture was aborted, capture->reason says why. */
+PyObject *mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+
+/* Before each instruction. */
+int mg_trace_step(MgCapture *capture);
+
+/* Instructions. MG_OK or MG_ERR, or a new reference. A PyObject ** is a stack slot whose object may be swapped. */
+int mg_trace_enter(MgCapture *capture, MgFrame *frame);
+int mg_trace_serve(MgCapture *capture, PyThreadState *tstate);
+int mg_trace_expose(MgCapture *capture, PyObject **slot);
+int mg_trace_unpackable(MgCapture *capture, PyObject **slot);
+int mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count);
+int mg_trace_distinct(MgCapture *capture, PyObject *left, PyObject *right);
+int mg_trace_generator(MgCapture *capture, PyCodeObject *code);
+int mg_trace_new_function(MgCapture *capture, PyObject *function);
+int mg_trace_match_class(MgCapture *capture, PyObject *subject);
+int mg_trace_manager(MgCapture *capture, PyObject *manager);
+int mg_trace_delete_global(MgCapture *capture, MgFrame *frame, PyObject *name);
+PyObject *mg_trace_unary(MgCapture *capture, int opcode, PyObject *value);
+PyObject *mg_trace_binary(MgCapture *capture, int operation, PyObject *left, PyObject *right);
+PyObject *mg_trace_compare(MgCapture *capture, int operation, PyObject *left, PyObject *right);
+PyObject *mg_trace_call_ex(MgCapture *capture, PyObject *callable, PyObject *positional, PyObject *keywords);
+PyObject *mg_trace_enter_with(MgCapture *capture, PyObject *manager, PyObject *enter);
+PyObject *mg_trace_load_name(MgCapture *capture, MgFrame *frame, PyObject *name);
+PyObject *mg_trace_load_classderef(MgCapture *capture, MgFrame *frame, int slot);
+PyObject *mg_trace_import_name(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, PyObject *name,
+                               PyObject *fromlist, PyObject *level);
+
+#endif

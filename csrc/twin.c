@@ -1,0 +1,219 @@
+/* Tensors without data: interned metadata, and the twins that stand for tensors during a capture.
+ *
+ * A twin is an instance of a subclass of torch.Tensor, so that C code takes it for a tensor, and every torch function
+ * that meets it comes to its __torch_function__. Its own storage is empty and shared by all twins: whatever asks for its
+ * shape is answered from its metadata. */
+#include "twin.h"
+
+#include <structmember.h>
+
+PyTypeObject *mg_twin_class;
+Py_ssize_t mg_twin_offset;
+
+static PyObject *interned; /* strong: (dtype, device, flags, sizes, strides) -> MgMeta */
+
+/* ---- metadata ---- */
+
+static void
+meta_dealloc(MgMeta *self)
+{
+    Py_XDECREF(self->dtype);
+    Py_XDECREF(self->device);
+    Py_XDECREF(self->sizes);
+    Py_XDECREF(self->strides);
+    PyObject_Free(self);
+}
+
+static PyObject *
+meta_repr(MgMeta *self)
+{
+    return PyUnicode_FromFormat("meta(%S, %S, %S, strides=%S%s%s%s)", self->dtype, self->device, self->sizes,
+                                self->strides, self->flags & MG_META_REQUIRES_GRAD ? ", requires_grad" : "",
+                                self->flags & MG_META_NON_LEAF ? ", non-leaf" : "",
+                                self->flags & MG_META_PARAMETER ? ", parameter" : "");
+}
+
+static PyMemberDef meta_members[] = {
+    {"dtype", T_OBJECT_EX, offsetof(MgMeta, dtype), READONLY, NULL},
+    {"device", T_OBJECT_EX, offsetof(MgMeta, device), READONLY, NULL},
+    {"sizes", T_OBJECT_EX, offsetof(MgMeta, sizes), READONLY, NULL},
+    {"strides", T_OBJECT_EX, offsetof(MgMeta, strides), READONLY, NULL},
+    {"flags", T_INT, offsetof(MgMeta, flags), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyTypeObject MgMeta_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.Meta",
+    .tp_basicsize = sizeof(MgMeta),
+    .tp_dealloc = (destructor)meta_dealloc,
+    .tp_repr = (reprfunc)meta_repr,
+    .tp_members = meta_members,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+MgMeta *
+mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags)
+{
+    MgMeta *meta = NULL;
+    PyObject *size_tuple = PySequence_Tuple(sizes);
+    PyObject *stride_tuple = PySequence_Tuple(strides);
+    PyObject *number = PyLong_FromLong(flags);
+    PyObject *key = NULL;
+    if (size_tuple == NULL || stride_tuple == NULL || number == NULL) {
+        goto done;
+    }
+    key = PyTuple_Pack(5, dtype, device, number, size_tuple, stride_tuple);
+    if (key == NULL) {
+        goto done;
+    }
+    if (interned == NULL && (interned = PyDict_New()) == NULL) {
+        goto done;
+    }
+    meta = (MgMeta *)PyDict_GetItemWithError(interned, key);
+    if (meta != NULL || PyErr_Occurred()) {
+        Py_XINCREF(meta);
+        goto done;
+    }
+    PyObject *size_object = PyObject_CallOneArg((PyObject *)mg_torch.size, size_tuple);
+    if (size_object == NULL) {
+        goto done;
+    }
+    meta = PyObject_New(MgMeta, &MgMeta_Type);
+    if (meta == NULL) {
+        Py_DECREF(size_object);
+        goto done;
+    }
+    meta->dtype = Py_NewRef(dtype);
+    meta->device = Py_NewRef(device);
+    meta->flags = flags;
+    meta->dim = (int)PyTuple_GET_SIZE(size_tuple);
+    meta->sizes = size_object;
+    meta->strides = Py_NewRef(stride_tuple);
+    if (PyDict_SetItem(interned, key, (PyObject *)meta) < 0) {
+        Py_CLEAR(meta);
+    }
+done:
+    Py_XDECREF(size_tuple);
+    Py_XDECREF(stride_tuple);
+    Py_XDECREF(number);
+    Py_XDECREF(key);
+    return meta;
+}
+
+static PyObject *
+tuple_of_ints(const int64_t *values, int64_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int64_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *value = PyLong_FromLongLong(values[i]);
+        if (value == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, value);
+    }
+    return tuple;
+}
+
+MgMeta *
+mg_meta_of_tensor(PyObject *tensor)
+{
+    MgTensor info;
+    if (mg_torch_read(tensor, &info) < 0) {
+        return NULL;
+    }
+    PyObject *dtype = mg_torch_dtype_object(tensor, info.dtype);
+    PyObject *device = dtype == NULL ? NULL : mg_torch_device_object(tensor, info.device_type, info.device_index);
+    int requires_grad = device == NULL ? -1 : mg_torch_requires_grad(tensor);
+    if (requires_grad < 0) {
+        return NULL;
+    }
+    int flags = requires_grad ? MG_META_REQUIRES_GRAD : 0;
+    if (requires_grad) {
+        PyObject *leaf = PyObject_GetAttr(tensor, MG_STRING("is_leaf"));
+        if (leaf == NULL) {
+            return NULL;
+        }
+        flags |= leaf == Py_True ? 0 : MG_META_NON_LEAF;
+        Py_DECREF(leaf);
+    }
+    if (Py_TYPE(tensor) == mg_torch.parameter) {
+        flags |= MG_META_PARAMETER;
+    }
+    PyObject *sizes = tuple_of_ints(info.sizes, info.dim);
+    PyObject *strides = tuple_of_ints(info.strides, info.dim);
+    MgMeta *meta = sizes == NULL || strides == NULL ? NULL : mg_meta_get(dtype, device, sizes, strides, flags);
+    Py_XDECREF(sizes);
+    Py_XDECREF(strides);
+    return meta;
+}
+
+/* ---- twins ---- */
+
+static void
+twin_dealloc(MgTwin *self)
+{
+    Py_XDECREF(self->meta);
+    Py_XDECREF(self->real);
+    PyObject_Free(self);
+}
+
+static PyMemberDef twin_members[] = {
+    {"meta", T_OBJECT_EX, offsetof(MgTwin, meta), READONLY, NULL},
+    {"node", T_INT, offsetof(MgTwin, node), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyTypeObject MgTwin_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.TwinInfo",
+    .tp_basicsize = sizeof(MgTwin),
+    .tp_dealloc = (destructor)twin_dealloc,
+    .tp_members = twin_members,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+PyObject *
+mg_twin_new(MgMeta *meta, uint64_t capture)
+{
+    PyObject *arguments[3] = {(PyObject *)mg_twin_class, mg_torch.empty_meta, Py_False};
+    PyObject *object = PyObject_Vectorcall(mg_torch.make_subclass, arguments, 3, NULL);
+    if (object == NULL) {
+        return NULL;
+    }
+    MgTwin *twin = PyObject_New(MgTwin, &MgTwin_Type);
+    if (twin == NULL) {
+        Py_DECREF(object);
+        return NULL;
+    }
+    twin->meta = (MgMeta *)Py_NewRef((PyObject *)meta);
+    twin->node = -1;
+    twin->source = NULL;
+    twin->real = NULL;
+    twin->capture = capture;
+    *(MgTwin **)((char *)object + mg_twin_offset) = twin;
+    return object;
+}
+
+int
+mg_twin_types_ready(void)
+{
+    return PyType_Ready(&MgMeta_Type) < 0 || PyType_Ready(&MgTwin_Type) < 0 ? MG_ERR : MG_OK;
+}
+
+int
+mg_twin_init(PyObject *twin_class)
+{
+    PyObject *slot = PyObject_GetAttrString(twin_class, "_magneto");
+    if (slot == NULL) {
+        return MG_ERR;
+    }
+    if (!PyType_Check(twin_class) || !Py_IS_TYPE(slot, &PyMemberDescr_Type)) {
+        Py_DECREF(slot);
+        PyErr_SetString(PyExc_TypeError, "the class of twins needs a slot _magneto");
+        return MG_ERR;
+    }
+    mg_twin_offset = ((PyMemberDescrObject *)slot)->d_member->offset;
+    mg_twin_class = (PyTypeObject *)Py_NewRef(twin_class);
+    Py_DECREF(slot);
+    return MG_OK;
+}

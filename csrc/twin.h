@@ -1,0 +1,67 @@
+/* Tensors without data: interned metadata, and the twins that stand for tensors during a capture. */
+#ifndef MG_TWIN_H
+#define MG_TWIN_H
+
+#include "source.h"
+#include "torchabi.h"
+
+enum {
+    MG_META_REQUIRES_GRAD = 1,
+    MG_META_NON_LEAF = 2,
+    MG_META_PARAMETER = 4,
+};
+
+/* What is known of a tensor without its data. Interned: equal metadata is one object. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *dtype;  /* strong */
+    PyObject *device; /* strong */
+    int flags;        /* MG_META_... */
+    int dim;
+    PyObject *sizes;   /* strong: torch.Size */
+    PyObject *strides; /* strong: tuple */
+} MgMeta;
+
+extern PyTypeObject MgMeta_Type;
+
+/* What a twin stands for; hangs in the twin's slot. */
+typedef struct {
+    PyObject_HEAD
+    MgMeta *meta;     /* strong */
+    int node;         /* index in the recording, -1 while it is not there */
+    MgSource *source; /* of an outside tensor, else NULL; borrowed from the capture */
+    PyObject *real;   /* strong: the outside tensor, else NULL */
+    uint64_t capture; /* the number of the capture it belongs to */
+} MgTwin;
+
+extern PyTypeObject MgTwin_Type;
+
+/* The Python class of twins, and where its slot is; set by mg_twin_init. */
+extern PyTypeObject *mg_twin_class;
+extern Py_ssize_t mg_twin_offset;
+
+static inline int
+mg_is_twin(PyObject *object)
+{
+    return Py_TYPE(object) == mg_twin_class;
+}
+
+static inline MgTwin *
+mg_twin_of(PyObject *object)
+{
+    return *(MgTwin **)((char *)object + mg_twin_offset);
+}
+
+int mg_twin_init(PyObject *twin_class);
+int mg_twin_types_ready(void);
+
+/* A new twin. */
+PyObject *mg_twin_new(MgMeta *meta, uint64_t capture);
+
+/* Metadata of an outside tensor. New. NULL without an exception if it has no plain strides. */
+MgMeta *mg_meta_of_tensor(PyObject *tensor);
+
+/* Metadata from its parts; sizes and strides are sequences of ints. New. */
+MgMeta *mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags);
+
+#endif

@@ -1,0 +1,57 @@
+/* The world: reads from outside, guarded; writes to outside, held back. What the interpreter calls in tracing mode. */
+#ifndef MG_WORLD_H
+#define MG_WORLD_H
+
+#include "capture.h"
+
+/* All results are new references or MG_OK / 1 / 0; NULL or MG_ERR with an exception, which may be that of an aborted
+ * capture. */
+
+/* Captured code reads `object` (borrowed) from outside, at `source`: guards it and gives what captured code sees. */
+PyObject *mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source);
+
+/* A value (stolen) is about to reach the stack: swaps an outside object for its view. */
+PyObject *mg_world_touch(MgCapture *capture, PyObject *value);
+
+/* The record of an outside object or of a view of one, NULL if it is neither. */
+MgRecord *mg_world_record(MgCapture *capture, PyObject *object);
+
+/* The record of a dict, list or other object that is known by identity alone: globals, cells of guarded functions. */
+MgRecord *mg_world_pin(MgCapture *capture, PyObject *object);
+
+/* What C code may use in place of `object` (borrowed): a shadow of an outside container, else the object itself. */
+PyObject *mg_world_expose(MgCapture *capture, PyObject *object);
+
+/* The start of a frame: the root's arguments become sources; an inlined function is guarded. */
+int mg_world_enter_root(MgCapture *capture, MgFrame *frame);
+int mg_world_enter_frame(MgCapture *capture, MgFrame *frame);
+
+/* Names. */
+PyObject *mg_world_load_global(MgCapture *capture, MgFrame *frame, PyObject *name);
+int mg_world_store_global(MgCapture *capture, MgFrame *frame, PyObject *name, PyObject *value);
+PyObject *mg_world_load_cell(MgCapture *capture, PyObject *cell);
+int mg_world_store_cell(MgCapture *capture, PyObject *cell, PyObject *value);
+
+/* Attributes. mg_world_get_method gives 1 if *method is unbound and takes the owner as its first argument. */
+PyObject *mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name);
+int mg_world_get_method(MgCapture *capture, PyObject *owner, PyObject *name, PyObject **method);
+int mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value);
+
+/* As object.__getattribute__ and object.__setattr__: with no regard to overridden ones. */
+PyObject *mg_world_generic_getattr(MgCapture *capture, PyObject *owner, PyObject *name);
+int mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value);
+
+/* Items, length, containment. */
+PyObject *mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key);
+int mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObject *value);
+int mg_world_contains(MgCapture *capture, PyObject *container, PyObject *key);
+Py_ssize_t mg_world_length(MgCapture *capture, PyObject *object);
+PyObject *mg_world_iter(MgCapture *capture, PyObject *iterable);
+
+/* Guards what `name` is on a type, for an operation that CPython looks up there by itself. */
+int mg_world_guard_lookup(MgCapture *capture, PyTypeObject *type, PyObject *name);
+
+/* Guards the methods that C code may call on an object of a Python class: comparison, length, iteration and so on. */
+int mg_world_guard_protocols(MgCapture *capture, PyObject *object);
+
+#endif

@@ -1,0 +1,22 @@
+"""Sets the core up on first use: its tables, the class of twins, the propagation function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from magneto import _core, _propagate, rules
+
+
+class Twin(torch.Tensor):
+    """Stands for a tensor during a capture: no data, and every torch function on it is recorded."""
+
+    __slots__ = ("_magneto",)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _core.torch_function(func, types, args, kwargs)
+
+
+_core.configure(rules.tables(), Twin, _propagate.propagate)

@@ -1,0 +1,221 @@
+"""The tables behind capture: which callables are recorded, run as they are, or looked into.
+
+This is data, not logic: the core (csrc/rules.c) decides with it. A callable that no table names is inlined if it is
+written in Python, and ends the capture if it is written in C.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import enum
+import functools
+import inspect
+import itertools
+import math
+import operator
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+# Rules by name; see the enum Rule in csrc/rules.c.
+_BUILTINS = {
+    "isinstance": "isinstance",
+    "issubclass": "issubclass",
+    "type": "type",
+    "getattr": "getattr",
+    "setattr": "setattr",
+    "delattr": "delattr",
+    "hasattr": "hasattr",
+    "len": "len",
+    "iter": "iter",
+    "next": "next",
+    "vars": "vars",
+    "callable": "callable",
+    "bool": "bool",
+    "super": "super",
+    "id": "id",
+}
+
+_NATIVE_BUILTINS = (
+    "abs all any ascii bin chr divmod format hash hex max min oct ord pow repr round sorted sum"
+).split()
+
+_HARMLESS_TYPES: tuple[type, ...] = (
+    object, int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice,
+    enumerate, zip, map, filter, reversed, property, staticmethod, classmethod, type(None), type(Ellipsis),
+    collections.OrderedDict, collections.defaultdict, collections.deque,
+    type({}.keys()), type({}.values()), type({}.items()), type(iter({})), type(iter({}.values())),
+    type(iter({}.items())), type(iter([])), type(iter(())), type(iter(set())), type(iter(range(0))), type(iter("")),
+    type(reversed([])), types.GeneratorType, types.MethodType, types.SimpleNamespace, functools.partial,
+    types.GenericAlias, types.UnionType, operator.attrgetter, operator.itemgetter, operator.methodcaller,
+    torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo, torch.layout, torch.memory_format,
+)  # fmt: skip
+
+_CONSTANT_TYPES: tuple[type, ...] = (
+    enum.EnumMeta, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, torch.finfo, torch.iinfo,
+    functools.partial, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator,
+    torch._ops._OpNamespace, torch._ops._Ops, range, slice, property, types.MappingProxyType,
+)  # fmt: skip
+
+# Functions of Python code in torch that are one node of the graph, as they are for torch.compile.
+_RECORDED_MODULES = ("torch.functional", "torch.nn.functional", "torch._jit_internal")
+
+_NOT_RECORDED = {
+    "torch.nn.functional": {
+        "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "handle_torch_function",
+        "boolean_dispatch", "assert_int_or_pair", "_verify_batch_size", "_list_with_default", "_unwrap_optional",
+        "multi_head_attention_forward", "_mha_shape_check", "_in_projection", "_in_projection_packed",
+        "_canonical_mask", "_none_or_dtype",
+    },
+    "torch.functional": {"broadcast_shapes"},
+}  # fmt: skip
+
+# Methods of torch.Tensor that need its data, or that change what a graph can't express.
+_BROKEN_METHODS = (
+    "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ backward "
+    "register_hook register_post_accumulate_grad_hook data_ptr storage untyped_storage _typed_storage share_memory_ "
+    "is_shared __reduce_ex__ __deepcopy__ __dlpack__ __contains__ retain_grad set_ __setstate__ __dir__"
+).split()
+
+_CONSTANT_FUNCTIONS = (
+    "torch.is_grad_enabled torch.is_inference_mode_enabled torch.get_default_dtype torch.get_default_device "
+    "torch.is_autocast_enabled torch.is_autocast_cpu_enabled torch.get_autocast_dtype torch.get_autocast_cpu_dtype "
+    "torch.get_autocast_gpu_dtype torch.is_autocast_cache_enabled torch.are_deterministic_algorithms_enabled "
+    "torch.is_deterministic_algorithms_warn_only_enabled torch.is_anomaly_enabled torch.is_anomaly_check_nan_enabled "
+    "torch.cuda.is_available torch.cuda.is_initialized torch.cuda.device_count torch.get_num_threads "
+    "torch.jit.is_scripting torch.jit.is_tracing torch._C._get_tracing_state torch._jit_internal.is_scripting "
+    "torch.onnx.is_in_onnx_export torch.backends.cudnn.is_available torch.backends.mps.is_available "
+    "torch.overrides.has_torch_function torch.overrides.has_torch_function_unary "
+    "torch.overrides.has_torch_function_variadic torch.distributed.is_available "
+    "torch.distributed.is_initialized torch._C._is_torch_function_mode_enabled torch._C._len_torch_function_stack "
+    "torch._C._log_api_usage_once torch.utils._device._device_constructors torch.xpu.is_available "
+    "torch.is_warn_always_enabled torch.get_float32_matmul_precision torch.promote_types torch.result_type "
+    "torch.can_cast torch._C._get_privateuse1_backend_name torch.accelerator.is_available "
+    "torch.functional.broadcast_shapes torch.broadcast_shapes torch._C._functorch.peek_interpreter_stack "
+    "torch._C._functorch.get_unwrapped torch._C._is_mps_available torch._C._has_torch_function "
+    "torch._C._get_deterministic_algorithms torch.amp.autocast_mode.is_autocast_available torch._C._is_any_autocast_enabled"
+).split()
+
+_STATE_FUNCTIONS = "torch._C._set_grad_enabled".split()
+
+_COMPILING_FUNCTIONS = (
+    "torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._utils.is_compiling"
+).split()
+
+_BREAKING_FUNCTIONS = ("builtins.print builtins.open builtins.input builtins.exec builtins.eval builtins.globals "
+                       "builtins.locals builtins.dir builtins.__import__ builtins.breakpoint builtins.compile").split()  # fmt: skip
+
+
+def _resolve(path: str) -> Any:
+    """The object at a dotted path, or None. Imports nothing."""
+    module: Any = builtins if path.startswith("builtins.") else torch
+    for name in path.split(".")[1:]:
+        module = getattr(module, name, None)
+        if module is None:
+            return None
+    return module
+
+
+def _named(paths: Iterable[str], rule: str) -> dict[Any, str]:
+    found = {}
+    for path in paths:
+        value = _resolve(path)
+        if callable(value):
+            found[value] = rule
+    return found
+
+
+def _recorded_functions() -> dict[Any, str]:
+    """Python functions of torch that become one node."""
+    found: dict[Any, str] = {}
+    for name in _RECORDED_MODULES:
+        module = _resolve(name)
+        for key, value in vars(module).items():
+            if inspect.isfunction(value) and key not in _NOT_RECORDED.get(name, ()) and value.__module__ == name:
+                found[value] = "record"
+    for key in ("boolean_dispatch", "_overload", "is_scripting", "export", "ignore", "unused"):
+        value = getattr(torch._jit_internal, key, None)
+        if value in found:
+            del found[value]
+    # max_pool1d and its kin are closures made by boolean_dispatch: one node under the public name
+    for key, value in vars(torch.nn.functional).items():
+        if inspect.isfunction(value) and value.__qualname__.startswith("boolean_dispatch.<locals>"):
+            found[value] = "record"
+    return found
+
+
+def _tensor_methods() -> dict[Any, str]:
+    """Methods of torch.Tensor that are written in Python: call_method nodes, like the others."""
+    found: dict[Any, str] = {}
+    for name, value in vars(torch.Tensor).items():
+        if inspect.isfunction(value):
+            found[value] = "break" if name in _BROKEN_METHODS else "method"
+    for name in _BROKEN_METHODS:
+        for cls in (torch.Tensor, torch._C.TensorBase):
+            value = vars(cls).get(name)
+            if value is not None and callable(value):
+                found[value] = "break"
+    return found
+
+
+_READERS: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
+    (torch.is_grad_enabled, torch._C._set_grad_enabled),
+    (torch.is_inference_mode_enabled, lambda value: None),
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch._C._is_any_autocast_enabled, lambda value: None),
+    (torch._C._get_deterministic_algorithms, lambda value: None),
+    (torch._C._len_torch_function_stack, lambda value: None),
+    (torch._C._len_torch_dispatch_stack, lambda value: None),
+]
+
+
+def _restore(state: tuple[Any, ...]) -> None:
+    """Put torch's global state back to what a capture found."""
+    for (read, write), value in zip(_READERS, state, strict=True):
+        if read() != value:
+            write(value)
+
+
+def tables() -> dict[str, Any]:
+    """All tables, for `_core.configure`."""
+    calls: dict[Any, str] = {}
+    for name, rule in _BUILTINS.items():
+        calls[getattr(builtins, name)] = rule
+    for name in _NATIVE_BUILTINS:
+        calls[getattr(builtins, name)] = "native"
+    calls[object.__getattribute__] = "object_getattr"
+    calls[object.__setattr__] = "object_setattr"
+    calls[object.__delattr__] = "object_delattr"
+    calls[operator.length_hint] = "native"
+    calls[type.__instancecheck__] = "instancecheck"
+    calls[type.__subclasscheck__] = "native"
+    calls.update(_recorded_functions())
+    calls.update(_tensor_methods())
+    calls.update(_named(_CONSTANT_FUNCTIONS, "constant"))
+    calls.update(_named(_STATE_FUNCTIONS, "state"))
+    calls.update(_named(_COMPILING_FUNCTIONS, "is_compiling"))
+    calls.update(_named(_BREAKING_FUNCTIONS, "break"))
+    harmless = set(_HARMLESS_TYPES)
+    harmless.update(value for value in vars(itertools).values() if isinstance(value, type))
+    harmless.update(value for value in vars(torch.return_types).values() if isinstance(value, type))
+    return {
+        "calls": calls,
+        "harmless_types": harmless,
+        "constant_types": set(_CONSTANT_TYPES),
+        "tensor_types": {torch.nn.Buffer},
+        "graph_types": {torch.Generator, range},
+        "record_types": {torch._ops.OpOverload, torch._ops.OpOverloadPacket},
+        "record_owners": {
+            torch._C._VariableFunctionsClass, torch._C._VariableFunctions, torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special,
+            "torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special",
+        },
+        "native_modules": {"math", "cmath", "_operator", "_functools", "itertools", "_collections", "_bisect", "_heapq"},
+        "state_readers": [read for read, _ in _READERS],
+        "restore_state": _restore,
+    }  # fmt: skip
+
+
+assert math  # the C module is named above
