@@ -721,7 +721,11 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
                 Py_XDECREF(method);
                 return result;
             }
-            return call_c_method(capture, callable, Py_TYPE(self), self, args, count, kwnames);
+            PyTypeObject *owner = Py_TYPE(self); /* the C type that the method is of */
+            while (owner->tp_flags & Py_TPFLAGS_HEAPTYPE && owner->tp_base != NULL) {
+                owner = owner->tp_base;
+            }
+            return call_c_method(capture, callable, owner, self, args, count, kwnames);
         }
         if (self != NULL && PyType_Check(self) && mg_rules_is_harmless_type((PyTypeObject *)self)) {
             return call_native(capture, callable, args, count, kwnames); /* dict.fromkeys */

@@ -6,6 +6,7 @@ written in Python, and ends the capture if it is written in C.
 
 from __future__ import annotations
 
+import _abc  # type: ignore[import-not-found]
 import builtins
 import collections
 import enum
@@ -190,6 +191,9 @@ def tables() -> dict[str, Any]:
     calls[object.__setattr__] = "object_setattr"
     calls[object.__delattr__] = "object_delattr"
     calls[operator.length_hint] = "native"
+    calls[inspect.signature] = "constant"
+    calls[_abc._abc_instancecheck] = "instancecheck"
+    calls[_abc._abc_subclasscheck] = "native"
     calls[type.__instancecheck__] = "instancecheck"
     calls[type.__subclasscheck__] = "native"
     calls.update(_recorded_functions())
