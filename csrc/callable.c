@@ -9,6 +9,9 @@
 #include "world.h"
 
 #include <structmember.h>
+#include <time.h>
+
+int mg_callable_limit = 8;
 
 /* ---- binding ---- */
 
@@ -170,6 +173,12 @@ try_entries(MgCompiled *self, PyObject *const *arguments, int *found)
         int good = mg_guard_run(&entry->guards, arguments, registers, &failed);
         PyObject *result = NULL;
         if (good > 0) {
+            good = mg_entry_check(entry, registers);
+            if (good > 0 && entry->check != NULL) { /* the check may have run any code */
+                good = mg_guard_run(&entry->guards, arguments, registers, &failed);
+            }
+        }
+        if (good > 0) {
             if (i > 0) { /* most recent first */
                 memmove(self->entries + 1, self->entries, sizeof(MgEntry *) * (size_t)i);
                 self->entries[0] = entry;
@@ -200,6 +209,9 @@ explain_miss(MgCompiled *self, PyObject *const *arguments)
         if (registers != NULL && mg_guard_run(&entry->guards, arguments, registers, &failed) == 0) {
             text = failed >= 0 ? mg_guard_text(&entry->guards, failed) : PyUnicode_FromString("torch's global state");
         }
+        else if (!PyErr_Occurred()) {
+            text = PyUnicode_FromString("the backend's guard on its inputs");
+        }
         PyMem_Free(registers);
         if (text == NULL || PyList_Append(list, text) < 0) {
             Py_CLEAR(list);
@@ -216,12 +228,50 @@ static int
 tell_failure(MgCompiled *self, MgCapture *capture)
 {
     self->failures++;
-    self->skip = self->failures < 2 ? 0 : self->failures < 20 ? 1 << (self->failures - 2) : 1 << 18;
+    if (!self->fullgraph) {
+        self->skip = self->failures < 2 ? 0 : self->failures < 20 ? 1 << (self->failures - 2) : 1 << 18;
+    }
     PyObject *result = PyObject_CallFunction(
         self->failed, "ssOO", mg_reason_name(capture->reason), mg_reason_text(capture->reason),
         capture->detail == NULL ? Py_None : capture->detail, capture->where == NULL ? Py_None : capture->where);
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
+}
+
+/* Gives the graph of a new entry to the backend. MG_OK or MG_ERR. */
+static int
+compile_entry(MgCompiled *self, MgEntry *entry)
+{
+    PyObject *compiled = Py_NewRef(Py_None);
+    if (self->compile != Py_None && entry->node_count > 0) {
+        Py_SETREF(compiled, PyObject_CallOneArg(self->compile, (PyObject *)entry));
+        if (compiled == NULL) {
+            return MG_ERR;
+        }
+    }
+    mg_entry_forget_inputs(entry);
+    if (compiled == Py_None) {
+        Py_DECREF(compiled);
+        return mg_entry_prepare(entry);
+    }
+    if (PyTuple_Check(compiled) && PyTuple_GET_SIZE(compiled) == 2) {
+        entry->compiled = Py_NewRef(PyTuple_GET_ITEM(compiled, 0));
+        entry->check = Py_NewRef(PyTuple_GET_ITEM(compiled, 1));
+        Py_DECREF(compiled);
+    }
+    else {
+        entry->compiled = compiled;
+    }
+    return MG_OK;
+}
+
+/* Seconds on a clock that only goes forward. */
+static double
+now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
 /* Captures a call. A new entry, or NULL: with an exception, or without one if the call is to be made in CPython. */
@@ -234,6 +284,7 @@ capture_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *k
         return NULL;
     }
     self->captures++;
+    double start = now();
     PyObject *result = mg_trace_run(capture, self->function, args, nargsf, kwnames);
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
@@ -253,17 +304,34 @@ capture_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *k
     if (entry == NULL) {
         return NULL;
     }
-    if (self->compile == Py_None || entry->node_count == 0) {
-        if (mg_entry_prepare(entry) < 0) {
+    if (self->captured != Py_None) {
+        PyObject *told = PyObject_CallFunction(self->captured, "Od", (PyObject *)entry, now() - start);
+        if (told == NULL) {
             Py_CLEAR(entry);
+            return NULL;
         }
-        return entry;
+        Py_DECREF(told);
     }
-    entry->compiled = PyObject_CallOneArg(self->compile, (PyObject *)entry);
-    if (entry->compiled == NULL) {
+    if (compile_entry(self, entry) < 0) {
         Py_CLEAR(entry);
     }
     return entry;
+}
+
+/* Tells Python why no entry fits; it may raise. 1 if it does not want to hear it again, 0, or -1. */
+static int
+tell_miss(MgCompiled *self, PyObject *const *arguments, int limit)
+{
+    if (self->missed == Py_None) {
+        return 0;
+    }
+    PyObject *texts = explain_miss(self, arguments);
+    PyObject *told =
+        texts == NULL ? NULL : PyObject_CallFunction(self->missed, "OO", texts, limit > 0 ? Py_True : Py_False);
+    Py_XDECREF(texts);
+    int result = told == NULL ? -1 : PyObject_IsTrue(told);
+    Py_XDECREF(told);
+    return result;
 }
 
 static PyObject *
@@ -290,19 +358,21 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
             goto done;
         }
     }
-    if (fits == 0 || self->skip > 0 || self->entry_count >= self->limit) {
+    int limit = self->limit < 0 ? mg_callable_limit : self->limit;
+    if (fits > 0 && self->entry_count >= limit && self->told != limit + 1) {
+        int enough = tell_miss(self, bound.values, limit);
+        if (enough < 0) {
+            goto done;
+        }
+        self->told = enough ? limit + 1 : 0;
+    }
+    if (fits == 0 || self->skip > 0 || self->entry_count >= limit) {
         self->skip -= self->skip > 0;
         result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
         goto done;
     }
-    if (self->entry_count > 0 && self->missed != Py_None) {
-        PyObject *texts = explain_miss(self, bound.values);
-        PyObject *told = texts == NULL ? NULL : PyObject_CallOneArg(self->missed, texts);
-        Py_XDECREF(texts);
-        Py_XDECREF(told);
-        if (told == NULL) {
-            goto done;
-        }
+    if (self->entry_count > 0 && tell_miss(self, bound.values, 0) < 0) {
+        goto done;
     }
     MgEntry *entry = capture_call(self, args, nargsf, kwnames);
     if (entry == NULL) {
@@ -334,6 +404,8 @@ compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
     Py_VISIT(self->compile);
     Py_VISIT(self->failed);
     Py_VISIT(self->missed);
+    Py_VISIT(self->captured);
+    Py_VISIT(self->dict);
     return 0;
 }
 
@@ -357,6 +429,8 @@ compiled_clear(MgCompiled *self)
     Py_CLEAR(self->compile);
     Py_CLEAR(self->failed);
     Py_CLEAR(self->missed);
+    Py_CLEAR(self->captured);
+    Py_CLEAR(self->dict);
     drop_entries(self);
     return 0;
 }
@@ -375,10 +449,11 @@ compiled_dealloc(MgCompiled *self)
 static PyObject *
 compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "compile", "failed", "missed", "limit", NULL};
-    PyObject *function, *compile, *failed, *missed = Py_None;
-    int limit = 8;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|Oi", names, &function, &compile, &failed, &missed, &limit)) {
+    static char *names[] = {"function", "compile", "failed", "missed", "limit", "captured", "fullgraph", NULL};
+    PyObject *function, *compile, *failed, *missed = Py_None, *captured = Py_None;
+    int limit = -1, fullgraph = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OiOp", names, &function, &compile, &failed, &missed, &limit,
+                                     &captured, &fullgraph)) {
         return NULL;
     }
     if (!PyCallable_Check(function)) {
@@ -394,7 +469,9 @@ compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->compile = Py_NewRef(compile);
     self->failed = Py_NewRef(failed);
     self->missed = Py_NewRef(missed);
+    self->captured = Py_NewRef(captured);
     self->limit = limit;
+    self->fullgraph = fullgraph;
     return (PyObject *)self;
 }
 
@@ -414,7 +491,7 @@ compiled_reset(MgCompiled *self, PyObject *unused)
 {
     (void)unused;
     drop_entries(self);
-    self->failures = self->skip = 0;
+    self->failures = self->skip = self->told = 0;
     Py_RETURN_NONE;
 }
 
@@ -435,8 +512,13 @@ static PyMemberDef compiled_members[] = {
     {"function", T_OBJECT, offsetof(MgCompiled, function), READONLY, "What is compiled."},
     {"captures", T_ULONGLONG, offsetof(MgCompiled, captures), READONLY, "How often capture was tried."},
     {"failures", T_INT, offsetof(MgCompiled, failures), READONLY, "How often capture was aborted."},
-    {"limit", T_INT, offsetof(MgCompiled, limit), 0, "How many entries there may be."},
+    {"limit", T_INT, offsetof(MgCompiled, limit), 0, "How many entries there may be; -1 for the common limit."},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef compiled_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, "Its attributes.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 PyTypeObject MgCompiled_Type = {
@@ -451,6 +533,8 @@ PyTypeObject MgCompiled_Type = {
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(MgCompiled, vectorcall),
     .tp_weaklistoffset = offsetof(MgCompiled, weakrefs),
+    .tp_dictoffset = offsetof(MgCompiled, dict),
+    .tp_getset = compiled_getset,
     .tp_descr_get = compiled_get,
     .tp_methods = compiled_methods,
     .tp_members = compiled_members,

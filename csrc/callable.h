@@ -10,15 +10,22 @@ typedef struct {
     PyObject *function; /* strong: what is compiled */
     PyObject *compile;  /* strong: (entry) -> compiled callable, or None for our own replay */
     PyObject *failed;   /* strong: told of a capture that was aborted */
-    PyObject *missed;   /* strong: told why no entry fits, before a recapture; or None */
+    PyObject *missed;   /* strong: told why no entry fits, before a recapture or when there may be no more; or None */
+    PyObject *captured; /* strong: told of each new entry, and how long its capture took; or None */
     MgEntry **entries;  /* strong, most recent first */
     int entry_count, entry_room;
-    int limit;    /* of entries */
-    int failures; /* aborted captures so far */
-    int skip;     /* calls to be left alone before capture is tried again */
+    int limit;     /* of entries; -1 for the common limit */
+    int fullgraph; /* no call may run in CPython for want of a capture: each failure is told */
+    int told;      /* the limit that `missed` was told of, and does not want to hear again */
+    int failures;  /* aborted captures so far */
+    int skip;      /* calls to be left alone before capture is tried again */
     uint64_t captures;
+    PyObject *dict; /* strong: attributes such as __name__ and __wrapped__; or NULL */
     PyObject *weakrefs;
 } MgCompiled;
+
+/* How many entries a callable may have that sets no limit of its own. */
+extern int mg_callable_limit;
 
 extern PyTypeObject MgCompiled_Type;
 int mg_callable_types_ready(void);

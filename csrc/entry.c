@@ -225,6 +225,7 @@ entry_dealloc(MgEntry *self)
     PyMem_Free(self->outputs);
     PyMem_Free(self->kept);
     Py_XDECREF(self->compiled);
+    Py_XDECREF(self->check);
     PyObject_Free(self);
 }
 
@@ -354,7 +355,7 @@ mg_entry_describe(MgEntry *entry)
         }
         if (node->kind == MG_NODE_INPUT) {
             text = mg_guard_source_text(&entry->guards, entry->inputs[input++]);
-            if (text == NULL || PyList_Append(inputs, node->real) < 0) {
+            if (text == NULL || PyList_Append(inputs, node->real == NULL ? Py_None : node->real) < 0) {
                 Py_XDECREF(text);
                 goto done;
             }
@@ -385,6 +386,14 @@ done:
     Py_XDECREF(outputs);
     Py_XDECREF(inputs);
     return result;
+}
+
+void
+mg_entry_forget_inputs(MgEntry *entry)
+{
+    for (int i = 0; i < entry->node_count; i++) {
+        Py_CLEAR(entry->nodes[i].real);
+    }
 }
 
 /* ---- our own replay of the graph ---- */
@@ -705,6 +714,23 @@ call_compiled(MgEntry *entry, PyObject **registers, PyObject **outputs)
     }
     Py_DECREF(sequence);
     return status;
+}
+
+int
+mg_entry_check(const MgEntry *entry, PyObject **registers)
+{
+    if (MG_LIKELY(entry->check == NULL)) {
+        return 1;
+    }
+    PyObject *inputs = PyTuple_New(entry->input_count);
+    for (int i = 0; inputs != NULL && i < entry->input_count; i++) {
+        PyTuple_SET_ITEM(inputs, i, Py_NewRef(registers[entry->inputs[i]]));
+    }
+    PyObject *result = inputs == NULL ? NULL : PyObject_CallOneArg(entry->check, inputs);
+    int good = result == NULL ? -1 : PyObject_IsTrue(result);
+    Py_XDECREF(inputs);
+    Py_XDECREF(result);
+    return good;
 }
 
 PyObject *

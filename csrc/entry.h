@@ -50,6 +50,7 @@ typedef struct {
     int kept_count;
     MgOperation *operations; /* one for each node, or NULL if a backend has compiled the graph */
     PyObject *compiled;      /* strong: what the backend gave, or NULL */
+    PyObject *check;         /* strong: one more guard, a callable that gets the inputs and gives a bool; or NULL */
     uint64_t hits;
 } MgEntry;
 
@@ -65,6 +66,12 @@ PyObject *mg_entry_describe(MgEntry *entry);
 
 /* Gives the graph to the interpreter of graphs in this file. */
 int mg_entry_prepare(MgEntry *entry);
+
+/* Lets go of the tensors that the capture saw; describe() gives None for them from then on. */
+void mg_entry_forget_inputs(MgEntry *entry);
+
+/* The backend's own guard on the inputs: 1, 0 or -1. */
+int mg_entry_check(const MgEntry *entry, PyObject **registers);
 
 /* Runs the graph and all that belongs to it, on the registers of its guards. New. */
 PyObject *mg_entry_run(MgEntry *entry, PyObject **registers);

@@ -186,6 +186,22 @@ core_capturing(PyObject *module, PyObject *unused)
     return PyBool_FromLong(mg_capture_current != NULL);
 }
 
+PyDoc_STRVAR(recompile_limit_doc, "recompile_limit(limit, /)\n--\n\n"
+                                  "Set how many entries a callable may have. Return what it was before.");
+
+static PyObject *
+core_recompile_limit(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    long limit = PyLong_AsLong(argument);
+    if (limit == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    int before = mg_callable_limit;
+    mg_callable_limit = limit < 0 ? 0 : limit > 1 << 30 ? 1 << 30 : (int)limit;
+    return PyLong_FromLong(before);
+}
+
 PyDoc_STRVAR(reasons_doc, "reasons()\n--\n\nEvery reason for which capture stops: name -> (text, hint).");
 
 static PyObject *
@@ -210,6 +226,7 @@ static PyMethodDef core_methods[] = {
     {"meta", core_meta, METH_VARARGS, meta_doc},
     {"ref", core_ref, METH_O, ref_doc},
     {"capturing", core_capturing, METH_NOARGS, capturing_doc},
+    {"recompile_limit", core_recompile_limit, METH_O, recompile_limit_doc},
     {"reasons", core_reasons, METH_NOARGS, reasons_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
