@@ -70,7 +70,7 @@ typedef struct {
     PyObject *stack;  /* strong: a tuple of (code, line) pairs, innermost last; NULL for an input */
     MgSource *source; /* of an input */
     PyObject *real;   /* strong: the tensor that an input stands for */
-    int is_part;      /* it takes one item out of the result of another */
+    int is_part;        /* it only takes something out of another: no node is made of it if nobody uses it */
     PyObject *name;   /* strong: the name of the variable it was first stored in, or NULL */
     int users;
 } MgNode;

@@ -239,8 +239,7 @@ is_unused(const MgNode *node)
     if (node->kind == MG_NODE_INPUT) {
         return 1;
     }
-    return node->kind == MG_NODE_FUNCTION && PyTuple_GET_SIZE(node->args) == 2 && node->kwargs == NULL &&
-           Py_IS_TYPE(PyTuple_GET_ITEM(node->args, 0), &MgRef_Type) && node->is_part;
+    return node->is_part;
 }
 
 static int

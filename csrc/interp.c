@@ -646,7 +646,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(IS_OP) {
         PyObject *right = POP();
         PyObject *left = TOP();
-        if (MG_UNLIKELY(capture != NULL) && left != right && mg_trace_distinct(capture, left, right) < 0) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_distinct(capture, left, right) < 0) {
             PUSH(right);
             goto error;
         }
@@ -952,6 +952,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(POP_JUMP_FORWARD_IF_NONE) {
+        ERROR_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
         PyObject *value = POP();
         next += value == Py_None ? oparg : 0;
         Py_DECREF(value);
@@ -959,6 +960,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(POP_JUMP_FORWARD_IF_NOT_NONE) {
+        ERROR_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
         PyObject *value = POP();
         next += value != Py_None ? oparg : 0;
         Py_DECREF(value);
@@ -966,6 +968,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(POP_JUMP_BACKWARD_IF_NONE) {
+        ERROR_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
         PyObject *value = POP();
         int jump = value == Py_None;
         Py_DECREF(value);
@@ -977,6 +980,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(POP_JUMP_BACKWARD_IF_NOT_NONE) {
+        ERROR_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
         PyObject *value = POP();
         int jump = value != Py_None;
         Py_DECREF(value);

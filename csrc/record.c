@@ -523,9 +523,14 @@ done:
 PyObject *
 mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count)
 {
-    PyObject *result = PyObject_Vectorcall(target, args, (size_t)count, NULL);
-    if (result == NULL) {
-        return NULL;
+    PyObject *before = mg_rules_read_state();
+    PyObject *result = before == NULL ? NULL : PyObject_Vectorcall(target, args, (size_t)count, NULL);
+    PyObject *after = result == NULL ? NULL : mg_rules_read_state();
+    int same = after == NULL ? -1 : PyObject_RichCompareBool(before, after, Py_EQ);
+    Py_XDECREF(before);
+    Py_XDECREF(after);
+    if (same != 0) { /* no change, no node */
+        return same > 0 ? result : NULL;
     }
     PyObject *tuple = PyTuple_New(count);
     for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
@@ -591,6 +596,9 @@ mg_record_binary(MgCapture *capture, int operation, PyObject *left, PyObject *ri
         [NB_INPLACE_XOR] = "ixor",
     };
     PyObject *args[2] = {left, right};
+    if (operation >= NB_INPLACE_ADD && !mg_is_twin(left)) { /* a number is not changed in place */
+        operation -= NB_INPLACE_ADD;
+    }
     return record_operator(capture, names[operation], args, 2);
 }
 
@@ -613,7 +621,12 @@ PyObject *
 mg_record_getitem(MgCapture *capture, PyObject *twin, PyObject *key)
 {
     PyObject *args[2] = {twin, key};
-    return record_operator(capture, "getitem", args, 2);
+    int before = capture->node_count;
+    PyObject *result = record_operator(capture, "getitem", args, 2);
+    if (result != NULL && capture->node_count > before) {
+        capture->nodes[capture->node_count - 1].is_part = 1; /* left out if nobody uses it */
+    }
+    return result;
 }
 
 int

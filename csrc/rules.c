@@ -39,6 +39,7 @@ typedef enum {
     RULE_IS_COMPILING,
     RULE_ID,
     RULE_INSTANCECHECK,
+    RULE_FALSE,
     RULE_COUNT,
 } Rule;
 
@@ -71,6 +72,7 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_IS_COMPILING] = "is_compiling",
     [RULE_ID] = "id",
     [RULE_INSTANCECHECK] = "instancecheck",
+    [RULE_FALSE] = "false",
 };
 
 static struct {
@@ -349,7 +351,7 @@ static PyObject *
 do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count)
 {
     if (count == 2 && mg_is_twin(args[0])) {
-        int result = twin_isinstance(args[0], args[1]);
+        int result = mg_record_input(capture, args[0]) < 0 ? -1 : twin_isinstance(args[0], args[1]);
         return result < 0 ? NULL : PyBool_FromLong(result);
     }
     return call_native(capture, callable, args, count, NULL);
@@ -517,6 +519,8 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         }
         case RULE_IS_COMPILING:
             Py_RETURN_TRUE;
+        case RULE_FALSE: /* a twin stands for a plain tensor, which has no torch function of its own */
+            Py_RETURN_FALSE;
         case RULE_ID: /* the same number within the capture, whatever it is: only good as a key */
             return count == 1 ? PyLong_FromVoidPtr(args[0]) : unknown_call(capture, callable);
         default:
@@ -681,6 +685,19 @@ done:
     return result;
 }
 
+/* 1 for a function of TorchDynamo's own: it keeps books that are no part of the program. */
+static int
+is_bookkeeping(PyFunctionObject *function)
+{
+    PyObject *module = function->func_module;
+    if (module == NULL || !PyUnicode_CheckExact(module) || !PyUnicode_IS_COMPACT_ASCII(module) ||
+        PyUnicode_GET_LENGTH(module) < 13) {
+        return 0;
+    }
+    const char *text = (const char *)PyUnicode_1BYTE_DATA(module);
+    return memcmp(text, "torch._dynamo", 13) == 0 && (text[13] == '.' || text[13] == '\0');
+}
+
 PyObject *
 mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -689,6 +706,9 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     Rule rule = rule_of(callable);
     if (rule > RULE_INLINE) {
         return call_special(capture, rule, callable, args, count, kwnames);
+    }
+    if (type == &PyFunction_Type && is_bookkeeping((PyFunctionObject *)callable)) {
+        return call_special(capture, RULE_CONSTANT, callable, args, count, kwnames);
     }
     if (type == &PyFunction_Type) { /* inlined: its frame is captured */
         return mg_world_touch(capture, PyObject_Vectorcall(callable, args, nargsf, kwnames));

@@ -114,8 +114,20 @@ mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count)
 }
 
 int
+mg_trace_used(MgCapture *capture, PyObject *value)
+{
+    return mg_is_twin(value) ? mg_record_input(capture, value) : MG_OK;
+}
+
+int
 mg_trace_distinct(MgCapture *capture, PyObject *left, PyObject *right)
 {
+    if (mg_trace_used(capture, left) < 0 || mg_trace_used(capture, right) < 0) {
+        return MG_ERR;
+    }
+    if (left == right) {
+        return MG_OK;
+    }
     MgRecord *a = mg_world_record(capture, left), *b = mg_world_record(capture, right);
     if (a == NULL || b == NULL || a->kind == MG_KIND_CONSTANT || b->kind == MG_KIND_CONSTANT) {
         return MG_OK;

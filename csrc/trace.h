@@ -26,6 +26,7 @@ int mg_trace_expose(MgCapture *capture, PyObject **slot);
 int mg_trace_unpackable(MgCapture *capture, PyObject **slot);
 int mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count);
 int mg_trace_distinct(MgCapture *capture, PyObject *left, PyObject *right);
+int mg_trace_used(MgCapture *capture, PyObject *value);
 int mg_trace_generator(MgCapture *capture, PyCodeObject *code);
 int mg_trace_new_function(MgCapture *capture, PyObject *function);
 int mg_trace_match_class(MgCapture *capture, PyObject *subject);

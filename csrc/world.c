@@ -180,6 +180,16 @@ kind_of(PyObject *object, MgSource *source)
     return MG_KIND_OPAQUE;
 }
 
+/* 1 for an argument, or an item of a container that is one. */
+static int
+is_argument(const MgSource *source)
+{
+    while (source->kind == MG_SOURCE_ITEM || source->kind == MG_SOURCE_DICT_ITEM) {
+        source = source->base;
+    }
+    return source->kind == MG_SOURCE_LOCAL;
+}
+
 /* A twin for an outside tensor. */
 static int
 reach_tensor(MgCapture *capture, MgRecord *record)
@@ -213,7 +223,7 @@ reach_tensor(MgCapture *capture, MgRecord *record)
         return MG_ERR;
     }
     /* a tensor read from a module or container becomes an input now, an argument when it is first used */
-    return record->source->kind == MG_SOURCE_LOCAL ? MG_OK : mg_record_input(capture, view);
+    return is_argument(record->source) ? MG_OK : mg_record_input(capture, view);
 }
 
 /* A bound method from outside: an inside one over views of its parts. */

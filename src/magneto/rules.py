@@ -68,7 +68,7 @@ _NOT_RECORDED = {
     "torch.nn.functional": {
         "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "handle_torch_function",
         "boolean_dispatch", "assert_int_or_pair", "_verify_batch_size", "_list_with_default", "_unwrap_optional",
-        "multi_head_attention_forward", "_mha_shape_check", "_in_projection", "_in_projection_packed",
+        "multi_head_attention_forward", "pad", "_mha_shape_check", "_in_projection", "_in_projection_packed",
         "_canonical_mask", "_none_or_dtype",
     },
     "torch.functional": {"broadcast_shapes"},
@@ -89,15 +89,21 @@ _CONSTANT_FUNCTIONS = (
     "torch.cuda.is_available torch.cuda.is_initialized torch.cuda.device_count torch.get_num_threads "
     "torch.jit.is_scripting torch.jit.is_tracing torch._C._get_tracing_state torch._jit_internal.is_scripting "
     "torch.onnx.is_in_onnx_export torch.backends.cudnn.is_available torch.backends.mps.is_available "
-    "torch.overrides.has_torch_function torch.overrides.has_torch_function_unary "
-    "torch.overrides.has_torch_function_variadic torch.distributed.is_available "
+    ""
+    "torch.distributed.is_available "
     "torch.distributed.is_initialized torch._C._is_torch_function_mode_enabled torch._C._len_torch_function_stack "
-    "torch._C._log_api_usage_once torch.utils._device._device_constructors torch.xpu.is_available "
+    "torch.utils._device._device_constructors torch.xpu.is_available "
     "torch.is_warn_always_enabled torch.get_float32_matmul_precision torch.promote_types torch.result_type "
     "torch.can_cast torch._C._get_privateuse1_backend_name torch.accelerator.is_available "
     "torch.functional.broadcast_shapes torch.broadcast_shapes torch._C._functorch.peek_interpreter_stack "
-    "torch._C._functorch.get_unwrapped torch._C._is_mps_available torch._C._has_torch_function "
+    "torch._C._functorch.get_unwrapped torch._C._is_mps_available "
     "torch._C._get_deterministic_algorithms torch.amp.autocast_mode.is_autocast_available torch._C._is_any_autocast_enabled"
+).split()
+
+_FALSE_FUNCTIONS = (
+    "torch.overrides.has_torch_function torch.overrides.has_torch_function_unary "
+    "torch.overrides.has_torch_function_variadic torch._C._has_torch_function torch._C._has_torch_function_unary "
+    "torch._C._has_torch_function_variadic"
 ).split()
 
 _STATE_FUNCTIONS = "torch._C._set_grad_enabled".split()
@@ -200,6 +206,8 @@ def tables() -> dict[str, Any]:
     calls.update(_tensor_methods())
     calls.update(_named(_CONSTANT_FUNCTIONS, "constant"))
     calls.update(_named(_STATE_FUNCTIONS, "state"))
+    calls.update(_named(_FALSE_FUNCTIONS, "false"))
+    calls.update(_named(["torch._C._log_api_usage_once"], "record"))
     calls.update(_named(_COMPILING_FUNCTIONS, "is_compiling"))
     calls.update(_named(_BREAKING_FUNCTIONS, "break"))
     harmless = set(_HARMLESS_TYPES)
