@@ -93,7 +93,7 @@ def main() -> int:
     torch.set_num_threads(1)
     torch.manual_seed(0)
 
-    import torch._dynamo
+    from torch import _dynamo
 
     print(f"capture against torch.compile {torch.__version__}, backend eager, on {platform.machine()}")
     print(f"{'case':26}{'torch.compile':>15}{'magneto':>12}{'ratio':>8}{'a call':>10}{'a call':>10}")
@@ -105,7 +105,7 @@ def main() -> int:
             model = case[1].eval() if isinstance(case[1], nn.Module) else case[1]
 
             def theirs(model: Any = model) -> Callable[..., Any]:
-                torch._dynamo.reset()
+                _dynamo.reset()
                 return torch.compile(model, backend="eager")
 
             def ours(model: Any = model) -> Callable[..., Any]:
