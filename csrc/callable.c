@@ -4,6 +4,7 @@
  * call is simply made, since nothing outside was touched. A callable that keeps failing is tried less and less often. */
 #include "callable.h"
 
+#include "hook.h"
 #include "rules.h"
 #include "trace.h"
 #include "world.h"
@@ -155,13 +156,14 @@ add_entry(MgCompiled *self, MgEntry *entry)
     return MG_OK;
 }
 
-/* Finds an entry whose guards hold and runs it. The result, or NULL; *found says whether there was one. */
+/* Finds an entry whose guards hold and runs it. The result, or NULL and *exit; *found says whether there was one. */
 static PyObject *
-try_entries(MgCompiled *self, PyObject *const *arguments, int *found)
+try_entries(MgCompiled *self, MgEntry **entries, int entry_count, PyObject *const *arguments, int *found, MgExit **exit)
 {
     *found = 0;
-    for (int i = 0; i < self->entry_count; i++) {
-        MgEntry *entry = self->entries[i];
+    *exit = NULL;
+    for (int i = 0; i < entry_count; i++) {
+        MgEntry *entry = entries[i];
         PyObject *small[256];
         int count = entry->guards.step_count;
         PyObject **registers = count <= 256 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)count);
@@ -180,10 +182,10 @@ try_entries(MgCompiled *self, PyObject *const *arguments, int *found)
         }
         if (good > 0) {
             if (i > 0) { /* most recent first */
-                memmove(self->entries + 1, self->entries, sizeof(MgEntry *) * (size_t)i);
-                self->entries[0] = entry;
+                memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)i);
+                entries[0] = entry;
             }
-            result = mg_entry_run(entry, registers);
+            result = mg_entry_run(entry, registers, (PyObject *)self, exit);
         }
         if (registers != small) {
             PyMem_Free(registers);
@@ -274,33 +276,89 @@ now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Captures a call. A new entry, or NULL: with an exception, or without one if the call is to be made in CPython. */
+/* What is captured: a call, or the rest of a frame. */
+typedef struct {
+    PyObject *const *args;
+    size_t nargsf;
+    PyObject *kwnames;
+    MgFrame *frame; /* NULL for a call */
+    MgUnit *next;
+    PyObject **sp;
+} Subject;
+
+/* Tells Python of a break: why the graph ends here. */
+static int
+tell_break(MgCompiled *self, MgCapture *capture)
+{
+    int failures = self->failures, skip = self->skip;
+    int result = tell_failure(self, capture);
+    self->failures = failures;
+    self->skip = skip;
+    return result;
+}
+
+/* One try: an entry, or NULL. *stop is the instruction to stop at, if it must be tried again; else 0. */
 static MgEntry *
-capture_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+capture_once(MgCompiled *self, const Subject *subject, long *stop, MgReason *reason)
 {
     MgEntry *entry = NULL;
     MgCapture *capture = mg_capture_new();
     if (capture == NULL) {
+        *stop = 0;
         return NULL;
     }
-    self->captures++;
-    double start = now();
-    PyObject *result = mg_trace_run(capture, self->function, args, nargsf, kwnames);
+    capture->can_break = self->breaks && !self->fullgraph;
+    capture->stop = *stop;
+    capture->stop_reason = *reason;
+    *stop = 0;
+    PyObject *result =
+        subject->frame != NULL
+            ? mg_trace_frame(capture, PyThreadState_Get(), subject->frame, subject->next, subject->sp)
+            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
         Py_DECREF(result);
     }
+    else if (mg_exit_ready(capture) && capture->reason != MG_REASON_EXCEPTION) {
+        PyErr_Clear();
+        entry = mg_entry_new(capture, NULL);
+    }
+    else if (capture->can_break && capture->restart > 0 && capture->reason != MG_REASON_EXCEPTION) {
+        *stop = capture->restart;
+        *reason = capture->reason;
+    }
     int restored = mg_rules_restore_state(capture);
-    if (entry == NULL && capture->reason != MG_REASON_NONE) {
+    if (*stop > 0) {
+        PyErr_Clear();
+    }
+    else if (entry == NULL && capture->reason != MG_REASON_NONE) {
         PyErr_Clear();
         if (restored == MG_OK) {
             tell_failure(self, capture);
         }
     }
-    else if (restored < 0) {
+    else if (restored < 0 || (entry != NULL && entry->frames != NULL && tell_break(self, capture) < 0)) {
         Py_CLEAR(entry);
     }
     mg_capture_free(capture);
+    return entry;
+}
+
+/* Captures a call. A new entry, or NULL: with an exception, or without one if the call is to be made in CPython. */
+static MgEntry *
+capture_subject(MgCompiled *self, const Subject *subject)
+{
+    MgEntry *entry = NULL;
+    self->captures++;
+    double start = now();
+    long stop = 0;
+    MgReason reason = MG_REASON_NONE;
+    for (int tries = 0; tries < 8; tries++) {
+        entry = capture_once(self, subject, &stop, &reason);
+        if (stop == 0) {
+            break;
+        }
+    }
     if (entry == NULL) {
         return NULL;
     }
@@ -352,8 +410,9 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         goto done;
     }
     int found = 0;
+    MgExit *exit = NULL;
     if (fits > 0) {
-        result = try_entries(self, bound.values, &found);
+        result = try_entries(self, self->entries, self->entry_count, bound.values, &found, &exit);
         if (found != 0) {
             goto done;
         }
@@ -374,7 +433,8 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     if (self->entry_count > 0 && tell_miss(self, bound.values, 0) < 0) {
         goto done;
     }
-    MgEntry *entry = capture_call(self, args, nargsf, kwnames);
+    Subject subject = {.args = args, .nargsf = nargsf, .kwnames = kwnames};
+    MgEntry *entry = capture_subject(self, &subject);
     if (entry == NULL) {
         if (!PyErr_Occurred()) {
             result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
@@ -383,7 +443,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     int status = add_entry(self, entry);
     if (status == MG_OK) { /* run it as on any later call */
-        result = try_entries(self, bound.values, &found);
+        result = try_entries(self, self->entries, self->entry_count, bound.values, &found, &exit);
         if (found == 0 && !PyErr_Occurred()) { /* its guards do not hold for the very call it was made from */
             PyErr_Clear();
             result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
@@ -392,7 +452,113 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     Py_DECREF(entry);
 done:
     bound_clear(&bound);
+    if (exit != NULL) { /* it stops at a break: the frames are made, and go on */
+        mg_hook_acquire();
+        result = mg_exit_enter(exit, 0);
+        mg_hook_release();
+        mg_exit_release(exit);
+    }
     return result;
+}
+
+/* ---- continuing after a break ---- */
+
+/* The capture point for a place in a code object; made if it is new. NULL with an exception. */
+static MgPoint *
+find_point(MgCompiled *self, MgFrame *frame, int offset, int depth)
+{
+    for (int i = 0; i < self->point_count; i++) {
+        MgPoint *point = &self->points[i];
+        if (point->code == frame->f_code && point->offset == offset && point->depth == depth) {
+            return point;
+        }
+    }
+    MgPoint *points = PyMem_Realloc(self->points, sizeof(MgPoint) * (size_t)(self->point_count + 1));
+    if (points == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    self->points = points;
+    self->points[self->point_count] = (MgPoint){.code = (PyCodeObject *)Py_NewRef((PyObject *)frame->f_code),
+                                                .globals = Py_NewRef(frame->f_globals),
+                                                .offset = offset,
+                                                .depth = depth};
+    return &self->points[self->point_count++];
+}
+
+static int
+point_add(MgPoint *point, MgEntry *entry)
+{
+    MgEntry **entries = PyMem_Realloc(point->entries, sizeof(MgEntry *) * (size_t)(point->entry_count + 1));
+    if (entries == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)point->entry_count);
+    entries[0] = (MgEntry *)Py_NewRef((PyObject *)entry);
+    point->entries = entries;
+    point->entry_count++;
+    return MG_OK;
+}
+
+/* 1 if an entry is worth keeping: one that does nothing but return is left to CPython. */
+static int
+does_something(MgEntry *entry)
+{
+    return entry->node_count > entry->input_count || entry->frames != NULL;
+}
+
+MgContinue
+mg_callable_continue(PyObject *owner, PyThreadState *tstate, MgFrame *frame, MgUnit *next, PyObject **sp,
+                     PyObject **result, MgExit **exit)
+{
+    MgCompiled *self = (MgCompiled *)owner;
+    int offset = (int)(next - mg_frame_code_start(frame)), depth = (int)(sp - frame->localsplus);
+    (void)tstate;
+    MgPoint *point = find_point(self, frame, offset, depth);
+    if (point == NULL) {
+        return MG_CONTINUE_ERROR;
+    }
+    if (point->given_up || point->globals != frame->f_globals || mg_capture_current != NULL) {
+        return MG_CONTINUE_PLAIN;
+    }
+    int found = 0, at = (int)(point - self->points);
+    *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
+    if (found == 0) {
+        int limit = self->limit < 0 ? mg_callable_limit : self->limit;
+        if (point->entry_count >= limit) {
+            return MG_CONTINUE_PLAIN;
+        }
+        Subject subject = {.frame = frame, .next = next, .sp = sp};
+        MgEntry *entry = capture_subject(self, &subject);
+        point = &self->points[at]; /* the table may have moved */
+        if (entry == NULL) {
+            if (PyErr_Occurred()) {
+                return MG_CONTINUE_ERROR;
+            }
+            point->given_up = ++point->failures > 2;
+            return MG_CONTINUE_PLAIN;
+        }
+        if (!does_something(entry)) {
+            point->given_up = 1;
+            Py_DECREF(entry);
+            return MG_CONTINUE_PLAIN;
+        }
+        int status = point_add(point, entry);
+        Py_DECREF(entry);
+        if (status < 0) {
+            return MG_CONTINUE_ERROR;
+        }
+        *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
+        if (found == 0) {
+            point->given_up = 1;
+            return PyErr_Occurred() ? MG_CONTINUE_ERROR : MG_CONTINUE_PLAIN;
+        }
+    }
+    if (*exit != NULL) {
+        return MG_CONTINUE_EXIT;
+    }
+    return *result != NULL ? MG_CONTINUE_RETURN : MG_CONTINUE_ERROR;
 }
 
 /* ---- the type ---- */
@@ -412,6 +578,18 @@ compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
 static void
 drop_entries(MgCompiled *self)
 {
+    for (int i = 0; i < self->point_count; i++) {
+        MgPoint *point = &self->points[i];
+        for (int k = 0; k < point->entry_count; k++) {
+            Py_DECREF(point->entries[k]);
+        }
+        PyMem_Free(point->entries);
+        Py_DECREF(point->code);
+        Py_DECREF(point->globals);
+    }
+    PyMem_Free(self->points);
+    self->points = NULL;
+    self->point_count = 0;
     MgEntry **entries = self->entries;
     int count = self->entry_count;
     self->entries = NULL;
@@ -471,6 +649,7 @@ compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->missed = Py_NewRef(missed);
     self->captured = Py_NewRef(captured);
     self->limit = limit;
+    self->breaks = 1;
     self->fullgraph = fullgraph;
     return (PyObject *)self;
 }
@@ -482,6 +661,13 @@ compiled_entries(MgCompiled *self, PyObject *unused)
     PyObject *list = PyList_New(self->entry_count);
     for (int i = 0; list != NULL && i < self->entry_count; i++) {
         PyList_SET_ITEM(list, i, Py_NewRef((PyObject *)self->entries[i]));
+    }
+    for (int i = 0; list != NULL && i < self->point_count; i++) {
+        for (int k = 0; list != NULL && k < self->points[i].entry_count; k++) {
+            if (PyList_Append(list, (PyObject *)self->points[i].entries[k]) < 0) {
+                Py_CLEAR(list);
+            }
+        }
     }
     return list;
 }
@@ -512,6 +698,7 @@ static PyMemberDef compiled_members[] = {
     {"function", T_OBJECT, offsetof(MgCompiled, function), READONLY, "What is compiled."},
     {"captures", T_ULONGLONG, offsetof(MgCompiled, captures), READONLY, "How often capture was tried."},
     {"failures", T_INT, offsetof(MgCompiled, failures), READONLY, "How often capture was aborted."},
+    {"breaks", T_INT, offsetof(MgCompiled, breaks), 0, "Whether graphs may end at a break."},
     {"limit", T_INT, offsetof(MgCompiled, limit), 0, "How many entries there may be; -1 for the common limit."},
     {NULL, 0, 0, 0, NULL},
 };

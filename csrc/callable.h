@@ -4,6 +4,17 @@
 
 #include "entry.h"
 
+/* A place in a frame at which capture starts again after a break. */
+typedef struct {
+    PyCodeObject *code; /* strong */
+    PyObject *globals;  /* strong */
+    int offset, depth;
+    MgEntry **entries; /* strong, most recent first */
+    int entry_count;
+    int failures;
+    int given_up; /* nothing to capture here: left to CPython */
+} MgPoint;
+
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
@@ -14,6 +25,9 @@ typedef struct {
     PyObject *captured; /* strong: told of each new entry, and how long its capture took; or None */
     MgEntry **entries;  /* strong, most recent first */
     int entry_count, entry_room;
+    MgPoint *points;   /* owned */
+    int point_count;
+    int breaks;    /* graphs may end at a break */
     int limit;     /* of entries; -1 for the common limit */
     int fullgraph; /* no call may run in CPython for want of a capture: each failure is told */
     int told;      /* the limit that `missed` was told of, and does not want to hear again */
@@ -26,6 +40,18 @@ typedef struct {
 
 /* How many entries a callable may have that sets no limit of its own. */
 extern int mg_callable_limit;
+
+/* What becomes of a frame that goes on after a break. */
+typedef enum {
+    MG_CONTINUE_ERROR = -1, /* an exception is set */
+    MG_CONTINUE_PLAIN,      /* nothing more to capture: CPython goes on */
+    MG_CONTINUE_RETURN,     /* it returns *result */
+    MG_CONTINUE_EXIT,       /* it goes on at *exit */
+} MgContinue;
+
+/* The rest of a frame, from `next` with the stack up to `sp`, is a capture point: finds or makes an entry, and runs it. */
+MgContinue mg_callable_continue(PyObject *owner, PyThreadState *tstate, MgFrame *frame, MgUnit *next, PyObject **sp,
+                                PyObject **result, MgExit **exit);
 
 extern PyTypeObject MgCompiled_Type;
 int mg_callable_types_ready(void);

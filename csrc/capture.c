@@ -3,6 +3,8 @@
  * All that a capture owns hangs on its MgCapture, and nothing outside was touched: dropping it is the abort. */
 #include "capture.h"
 
+#include "exit.h"
+
 #include <stdarg.h>
 
 __thread MgCapture *mg_capture_current;
@@ -118,6 +120,8 @@ mg_capture_free(MgCapture *capture)
     for (int i = 0; i < capture->argument_count; i++) {
         Py_XDECREF(capture->arguments[i]);
     }
+    mg_exit_clear(capture);
+    PyMem_Free(capture->snapshots);
     PyMem_Free(capture->arguments);
     PyMem_Free(capture->nodes);
     PyMem_Free(capture->guards);

@@ -75,6 +75,16 @@ typedef struct {
     int users;
 } MgNode;
 
+/* A live frame at a break, taken while the capture unwinds. */
+typedef struct {
+    PyCodeObject *code; /* strong */
+    PyObject *function; /* strong */
+    int offset;         /* of the next instruction, in code units */
+    int awaiting;       /* the frame waits for the result of the next inner one, and pushes it */
+    int count;          /* of slots: locals, then the stack */
+    PyObject **slots;   /* strong, may be NULL */
+} MgSnapshot;
+
 /* A reference to a node inside recorded arguments. */
 typedef struct {
     PyObject_HEAD
@@ -108,6 +118,22 @@ struct MgCapture {
     PyObject *entry_state; /* strong: the same, at the start */
     long steps;            /* instructions executed so far */
     int suspended;         /* > 0 while code runs that is not to be captured */
+
+    /* breaks; see exit.c */
+    int can_break;          /* a snapshot is wanted if the capture must stop */
+    long stop;              /* stop before this instruction, 0 for never */
+    MgReason stop_reason;
+    long restart;           /* the capture must be made again, up to this instruction; 0 if not */
+    MgSnapshot *snapshots;  /* owned, innermost first */
+    int snapshot_count;
+    int inner_direct;       /* the frame that was taken last was called by an instruction of the next one */
+    int inner_lost;         /* the frame that was left last can't be made again */
+    int root_taken;
+    int pure;               /* what is called now gives its result to the call instruction as it is */
+    int direct_pending;     /* the next frame is called that way */
+    int point;              /* the root is a frame in the middle, not a call */
+    int point_count;        /* the slots of that frame */
+    PyObject *handled;      /* borrowed: the exception that was being handled when the capture started */
 };
 
 /* The capture of this thread, or NULL. */

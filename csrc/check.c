@@ -27,8 +27,8 @@ stack_effect(int opcode, int oparg, int jump)
 }
 
 /* How far an instruction jumps forward (or back, if negative); 0 if it does not. */
-static int
-jump_distance(int opcode, int oparg)
+int
+mg_check_jump(int opcode, int oparg)
 {
     switch (opcode) {
         case JUMP_FORWARD:
@@ -53,8 +53,8 @@ jump_distance(int opcode, int oparg)
     }
 }
 
-static int
-goes_on(int opcode)
+int
+mg_check_goes_on(int opcode)
 {
     switch (opcode) {
         case JUMP_FORWARD:
@@ -92,12 +92,12 @@ follow(PyCodeObject *code, Path path, int *depths, Path *todo, int *todo_count)
             continue;
         }
         int behind = offset + 1 + mg_opcode_caches[opcode];
-        int distance = jump_distance(opcode, oparg);
+        int distance = mg_check_jump(opcode, oparg);
         int is_jump = distance != 0 || opcode == FOR_ITER || opcode == SEND;
         if (is_jump) {
             todo[(*todo_count)++] = (Path){offset + 1 + distance, depth + stack_effect(opcode, oparg, 1)};
         }
-        if (!goes_on(opcode)) {
+        if (!mg_check_goes_on(opcode)) {
             return;
         }
         depth += stack_effect(opcode, oparg, is_jump ? 0 : -1);

@@ -9,6 +9,10 @@
 void mg_check_state(PyThreadState *tstate, MgFrame *frame, const MgCFrame *link, const MgUnit *next, PyObject **top);
 #endif
 
+/* How far an instruction jumps forward (or back, if negative), 0 if it does not; and whether it goes on to the next. */
+int mg_check_jump(int opcode, int oparg);
+int mg_check_goes_on(int opcode);
+
 /* The stack depth that the code's own effect gives before each unit, as a list (-1: not reachable). For tests. */
 PyObject *mg_check_depths(PyCodeObject *code);
 

@@ -57,7 +57,9 @@ mg_frame_enter(PyThreadState *tstate, MgFrame *frame, MgCFrame *link)
     link->previous = outer;
     link->current_frame = frame;
     frame->is_entry = true;
-    frame->previous = outer->current_frame;
+    if (outer->current_frame != frame) { /* it is, when a capture starts in the middle of a frame */
+        frame->previous = outer->current_frame;
+    }
     tstate->cframe = link;
 }
 

@@ -217,6 +217,12 @@ entry_dealloc(MgEntry *self)
         Py_XDECREF(node->real);
         Py_XDECREF(node->name);
     }
+    for (int i = 0; i < self->frame_count; i++) {
+        Py_XDECREF(self->frames[i].code);
+        PyMem_Free(self->frames[i].slots);
+    }
+    PyMem_Free(self->frames);
+    Py_XDECREF(self->exit_state);
     PyMem_Free(self->operations);
     PyMem_Free(self->effects);
     PyMem_Free(self->nodes);
@@ -299,6 +305,52 @@ guard_distinct(MgCapture *capture)
     return MG_OK;
 }
 
+/* Plans the frames of a break. */
+static int
+collect_frames(Maker *maker)
+{
+    MgCapture *capture = maker->planner.capture;
+    MgEntry *entry = maker->entry;
+    int count = capture->snapshot_count;
+    entry->frames = PyMem_Calloc((size_t)count + 1, sizeof(MgExitFrame));
+    if (entry->frames == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    for (int i = 0; i < count; i++) {
+        MgSnapshot *from = &capture->snapshots[count - 1 - i];
+        MgExitFrame *frame = &entry->frames[i];
+        entry->frame_count = i + 1;
+        frame->code = (PyCodeObject *)Py_NewRef((PyObject *)from->code);
+        frame->offset = from->offset;
+        frame->awaiting = from->awaiting;
+        frame->count = from->count;
+        frame->slots = PyMem_Calloc((size_t)from->count + 1, sizeof(int));
+        if (frame->slots == NULL) {
+            PyErr_NoMemory();
+            return MG_ERR;
+        }
+        frame->function = i == 0 && capture->point ? -1 : mg_plan_add(&maker->planner, from->function);
+        if (frame->function < 0 && !(i == 0 && capture->point)) {
+            return MG_ERR;
+        }
+        for (int j = 0; j < from->count; j++) {
+            frame->slots[j] = from->slots[j] == NULL ? -1 : mg_plan_add(&maker->planner, from->slots[j]);
+            if (from->slots[j] != NULL && frame->slots[j] < 0) {
+                return MG_ERR;
+            }
+        }
+    }
+    if (capture->state != capture->entry_state && capture->state != NULL) {
+        entry->exit_state = Py_NewRef(capture->state);
+    }
+    else if (capture->state == NULL) { /* changed, and not read since */
+        entry->exit_state = mg_rules_read_state();
+        return entry->exit_state == NULL ? MG_ERR : MG_OK;
+    }
+    return MG_OK;
+}
+
 MgEntry *
 mg_entry_new(MgCapture *capture, PyObject *result)
 {
@@ -310,8 +362,16 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     MgCapture *outer = mg_capture_current;
     mg_capture_current = capture; /* planning may still reach outside objects */
     Maker maker = {.planner = {.capture = capture, .plan = &entry->plan}, .entry = entry};
-    entry->result = mg_plan_add(&maker.planner, result);
-    int status = entry->result < 0 ? MG_ERR : collect_effects(&maker);
+    MgReason reason = capture->reason;
+    capture->reason = MG_REASON_NONE; /* of a break: from here on it means that the entry can't be made */
+    entry->result = result == NULL ? -1 : mg_plan_add(&maker.planner, result);
+    int status = result == NULL ? collect_frames(&maker) : entry->result < 0 ? MG_ERR : MG_OK;
+    if (status == MG_OK) {
+        status = collect_effects(&maker);
+    }
+    if (capture->reason == MG_REASON_NONE) {
+        capture->reason = reason;
+    }
     entry->outputs = maker.planner.outputs;
     entry->output_count = maker.planner.output_count;
     if (status == MG_OK) {
@@ -732,9 +792,45 @@ mg_entry_check(const MgEntry *entry, PyObject **registers)
     return good;
 }
 
-PyObject *
-mg_entry_run(MgEntry *entry, PyObject **registers)
+/* The frames of a break with their values, from the memo of the plan. */
+static MgExit *
+build_exit(MgEntry *entry, PyObject *owner, PyObject **registers, PyObject **outputs, PyObject **memo)
 {
+    MgExit *exit = mg_exit_new(owner, entry->frame_count);
+    for (int i = 0; exit != NULL && i < entry->frame_count; i++) {
+        MgExitFrame *from = &entry->frames[i];
+        MgSnapshot *frame = &exit->frames[i];
+        frame->code = (PyCodeObject *)Py_NewRef((PyObject *)from->code);
+        frame->offset = from->offset;
+        frame->awaiting = from->awaiting;
+        frame->slots = PyMem_Calloc((size_t)from->count + 1, sizeof(PyObject *));
+        frame->count = frame->slots == NULL ? 0 : from->count;
+        int good = frame->slots != NULL;
+        if (from->function >= 0) {
+            frame->function = Py_XNewRef(mg_plan_build(&entry->plan, from->function, registers, outputs, memo));
+            good = good && frame->function != NULL;
+        }
+        for (int j = 0; good && j < from->count; j++) {
+            if (from->slots[j] >= 0) {
+                frame->slots[j] = Py_XNewRef(mg_plan_build(&entry->plan, from->slots[j], registers, outputs, memo));
+                good = frame->slots[j] != NULL;
+            }
+        }
+        if (!good) {
+            if (!PyErr_Occurred()) {
+                PyErr_NoMemory();
+            }
+            mg_exit_release(exit);
+            return NULL;
+        }
+    }
+    return exit;
+}
+
+PyObject *
+mg_entry_run(MgEntry *entry, PyObject **registers, PyObject *owner, MgExit **exit)
+{
+    *exit = NULL;
     PyObject *result = NULL;
     PyObject **outputs = PyMem_Calloc((size_t)(entry->output_count + entry->plan.count) + 1, sizeof(PyObject *));
     if (outputs == NULL) {
@@ -753,8 +849,12 @@ mg_entry_run(MgEntry *entry, PyObject **registers)
     else if (entry->node_count > 0) {
         status = replay(entry, registers, outputs);
     }
-    if (status == MG_OK) {
+    if (status == MG_OK && entry->frames == NULL) {
         result = Py_XNewRef(mg_plan_build(&entry->plan, entry->result, registers, outputs, memo));
+    }
+    else if (status == MG_OK) {
+        *exit = build_exit(entry, owner, registers, outputs, memo);
+        result = *exit == NULL ? NULL : Py_NewRef(Py_None); /* stands for success until the effects are applied */
     }
     /* all values first: an effect may change what a later value is read from */
     for (int i = 0; result != NULL && i < entry->effect_count; i++) {
@@ -769,6 +869,16 @@ mg_entry_run(MgEntry *entry, PyObject **registers)
         if (apply_effect(effect, registers[effect->target], value) < 0) {
             Py_CLEAR(result);
         }
+    }
+    if (entry->frames != NULL) {
+        if (result != NULL && entry->exit_state != NULL && mg_rules_apply_state(entry->exit_state) < 0) {
+            Py_CLEAR(result);
+        }
+        if (result == NULL) {
+            mg_exit_release(*exit);
+            *exit = NULL;
+        }
+        Py_CLEAR(result);
     }
     for (int i = 0; i < entry->kept_count; i++) {
         Py_XDECREF(registers[entry->kept[i]]);

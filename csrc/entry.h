@@ -2,6 +2,7 @@
 #ifndef MG_ENTRY_H
 #define MG_ENTRY_H
 
+#include "exit.h"
 #include "guard.h"
 #include "plan.h"
 
@@ -32,6 +33,16 @@ typedef struct {
     int dead_count;
 } MgOperation;
 
+/* A frame at the end of an entry that stops at a break; the outermost is first. */
+typedef struct {
+    PyCodeObject *code; /* strong */
+    int function;       /* node of the plan */
+    int offset;
+    int awaiting;
+    int count;  /* of slots */
+    int *slots; /* owned: nodes of the plan, -1 for an empty slot */
+} MgExitFrame;
+
 typedef struct {
     PyObject_HEAD
     MgProgram guards;
@@ -51,13 +62,16 @@ typedef struct {
     MgOperation *operations; /* one for each node, or NULL if a backend has compiled the graph */
     PyObject *compiled;      /* strong: what the backend gave, or NULL */
     PyObject *check;         /* strong: one more guard, a callable that gets the inputs and gives a bool; or NULL */
+    MgExitFrame *frames; /* owned: where it stops, or NULL if it returns */
+    int frame_count;
+    PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
     uint64_t hits;
 } MgEntry;
 
 extern PyTypeObject MgEntry_Type;
 int mg_entry_types_ready(void);
 
-/* An entry from a finished capture whose root returned `result` (borrowed). New; NULL with an exception, which may be
+/* An entry from a finished capture whose root returned `result` (borrowed; NULL if it stopped at a break). New; NULL with an exception, which may be
  * that of an aborted capture. Takes the recording out of the capture. */
 MgEntry *mg_entry_new(MgCapture *capture, PyObject *result);
 
@@ -73,7 +87,8 @@ void mg_entry_forget_inputs(MgEntry *entry);
 /* The backend's own guard on the inputs: 1, 0 or -1. */
 int mg_entry_check(const MgEntry *entry, PyObject **registers);
 
-/* Runs the graph and all that belongs to it, on the registers of its guards. New. */
-PyObject *mg_entry_run(MgEntry *entry, PyObject **registers);
+/* Runs the graph and all that belongs to it, on the registers of its guards. The result, new; or NULL and *exit, if the
+ * entry stops at a break; or NULL with an exception. */
+PyObject *mg_entry_run(MgEntry *entry, PyObject **registers, PyObject *owner, MgExit **exit);
 
 #endif

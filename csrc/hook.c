@@ -12,6 +12,7 @@
  *     to CPython: no endless loop. */
 #include "hook.h"
 
+#include "exit.h"
 #include "interp.h"
 #include "trace.h"
 
@@ -77,6 +78,11 @@ uninstall(void)
 static PyObject *
 hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
 {
+    int index;
+    MgExit *exit = mg_exit_pending(frame, &index);
+    if (MG_UNLIKELY(exit != NULL)) {
+        return mg_interp_resume(tstate, frame, exit, index);
+    }
     if (hook.all || thread.interpreting || mg_capture_active() != NULL) {
         hook.frames++;
         return mg_interp_eval(tstate, frame, throwflag);

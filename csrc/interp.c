@@ -18,6 +18,7 @@
  * mid-frame gets its events, and how a generator object is made. */
 #include "interp.h"
 
+#include "callable.h"
 #include "check.h"
 #include "except.h"
 #include "match.h"
@@ -90,6 +91,7 @@ static const void *handlers[256];
     do { \
         unsigned word = *next; \
         oparg = (int)((unsigned)(prefix) << 8 | word >> 8); \
+        chained = 1; \
         goto *handlers[(word & 255) | (probe & ~link.use_tracing)]; \
     } while (0)
 
@@ -100,6 +102,14 @@ static const void *handlers[256];
             goto serve; \
         } \
         DISPATCH(); \
+    } while (0)
+
+/* In tracing mode: the capture must stop before this instruction, whose operands are all still in their places. */
+#define STOP_IF(failed) \
+    do { \
+        if (MG_UNLIKELY(failed) && capture != NULL && capture->reason != MG_REASON_NONE) { \
+            goto stopped; \
+        } \
     } while (0)
 
 #define ERROR_IF(condition) \
@@ -123,6 +133,17 @@ drop(PyObject **sp, Py_ssize_t count)
     return sp;
 }
 
+/* Empties the stack down to `base`. */
+static PyObject **
+drop_all(PyObject **sp, PyObject **base)
+{
+    while (sp > base) {
+        PyObject *value = *--sp;
+        Py_XDECREF(value);
+    }
+    return sp;
+}
+
 /* Truth of a value (stolen): 1, 0 or -1. */
 static inline int
 take_truth(MgCapture *capture, PyObject *value)
@@ -133,6 +154,9 @@ take_truth(MgCapture *capture, PyObject *value)
         return truth;
     }
     int truth = EITHER(mg_rules_truth(capture, value), PyObject_IsTrue(value));
+    if (MG_UNLIKELY(truth < 0) && capture != NULL && capture->reason != MG_REASON_NONE) {
+        return -1; /* the value stays where it is */
+    }
     Py_DECREF(value);
     return truth;
 }
@@ -282,7 +306,7 @@ append_string(PyObject **locals, const MgUnit *store, PyObject *left, PyObject *
 /* ---- the loop ---- */
 
 static PyObject *
-run(PyThreadState *tstate, MgFrame *frame, int throwflag)
+run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int index)
 {
     if (MG_UNLIKELY(frame == NULL)) { /* mg_interp_init asks for the labels */
 #define MG_LABEL(NAME) [NAME] = &&op_##NAME,
@@ -310,8 +334,16 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     MgUnit *next = frame->prev_instr + 1;
     PyObject **sp = locals + frame->stacktop;
     PyObject *kwnames = NULL;                       /* borrowed from consts; between KW_NAMES and CALL */
-    MgCapture *const capture = mg_capture_active(); /* NULL in plain mode */
-    const uint8_t probe = MG_CHECKS || mg_interp_counting || capture != NULL ? 255 : 0;
+    const MgExit *const first_exit = exit;
+    PyObject *const compiled = exit != NULL ? exit->owner : NULL; /* borrowed: the exit is released by our caller */
+    MgCapture *const capture = compiled != NULL ? NULL : mg_capture_active(); /* NULL in plain mode */
+    const uint8_t probe = MG_CHECKS || mg_interp_counting || capture != NULL || compiled != NULL ? 255 : 0;
+    int chained = 0; /* the next instruction belongs to the one before it */
+    int skip = 0;    /* instructions to be executed before capture is tried again */
+    const int direct = capture != NULL ? mg_trace_direct(capture) : 0;
+    MgUnit *break_next = NULL, *await_next = NULL;
+    PyObject **break_sp = NULL, **await_sp = NULL;
+    long break_step = 0;
     int oparg;
     frame->stacktop = -1;
 
@@ -320,6 +352,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
     if (throwflag) {
         goto error;
+    }
+    if (MG_UNLIKELY(exit != NULL)) {
+        goto resume;
     }
     DISPATCH();
 
@@ -423,6 +458,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(LOAD_DEREF) {
         PyObject *value = EITHER(mg_world_load_cell(capture, locals[oparg]), Py_XNewRef(PyCell_GET(locals[oparg])));
+        STOP_IF(value == NULL);
         if (MG_UNLIKELY(value == NULL)) {
             mg_except_unbound(code, oparg); /* unless an exception is set */
             goto error;
@@ -433,6 +469,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(LOAD_CLASSDEREF) {
         PyObject *value = EITHER(mg_trace_load_classderef(capture, frame, oparg), mg_ops_load_classderef(frame, oparg));
+        STOP_IF(value == NULL);
         ERROR_IF(value == NULL);
         PUSH(value);
         DISPATCH();
@@ -480,6 +517,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(LOAD_GLOBAL) {
         PyObject *value =
             EITHER(mg_world_load_global(capture, frame, NAME_AT(oparg >> 1)), load_global(frame, NAME_AT(oparg >> 1)));
+        STOP_IF(value == NULL);
         ERROR_IF(value == NULL);
         if (oparg & 1) {
             PUSH(NULL);
@@ -493,19 +531,24 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *value = POP();
         int status = EITHER(mg_world_store_global(capture, frame, NAME_AT(oparg), value),
                             PyDict_SetItem(frame->f_globals, NAME_AT(oparg), value));
+        STOP_IF(status < 0);
         Py_DECREF(value);
         ERROR_IF(status < 0);
         DISPATCH();
     }
 
-    OP(DELETE_GLOBAL)
-        ERROR_IF(EITHER(mg_trace_delete_global(capture, frame, NAME_AT(oparg)),
-                        mg_ops_delete_global(frame, NAME_AT(oparg))) < 0);
-    DISPATCH();
+    OP(DELETE_GLOBAL) {
+        int status = EITHER(mg_trace_delete_global(capture, frame, NAME_AT(oparg)),
+                            mg_ops_delete_global(frame, NAME_AT(oparg)));
+        STOP_IF(status < 0);
+        ERROR_IF(status < 0);
+        DISPATCH();
+    }
 
     OP(LOAD_NAME) {
         PyObject *value =
             EITHER(mg_trace_load_name(capture, frame, NAME_AT(oparg)), mg_ops_load_name(frame, NAME_AT(oparg)));
+        STOP_IF(value == NULL);
         ERROR_IF(value == NULL);
         PUSH(value);
         DISPATCH();
@@ -527,6 +570,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *owner = TOP();
         PyObject *value =
             EITHER(mg_world_getattr(capture, owner, NAME_AT(oparg)), PyObject_GetAttr(owner, NAME_AT(oparg)));
+        STOP_IF(value == NULL);
         ERROR_IF(value == NULL);
         TOP() = value;
         Py_DECREF(owner);
@@ -539,6 +583,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *value = POP();
         int status = EITHER(mg_world_setattr(capture, owner, NAME_AT(oparg), value),
                             PyObject_SetAttr(owner, NAME_AT(oparg), value));
+        STOP_IF(status < 0);
         Py_DECREF(value);
         Py_DECREF(owner);
         ERROR_IF(status < 0);
@@ -550,6 +595,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *owner = POP();
         int status = EITHER(mg_world_setattr(capture, owner, NAME_AT(oparg), NULL),
                             PyObject_SetAttr(owner, NAME_AT(oparg), NULL));
+        STOP_IF(status < 0);
         Py_DECREF(owner);
         ERROR_IF(status < 0);
         DISPATCH();
@@ -560,6 +606,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *method = NULL;
         int unbound = EITHER(mg_world_get_method(capture, owner, NAME_AT(oparg), &method),
                              _PyObject_GetMethod(owner, NAME_AT(oparg), &method));
+        STOP_IF(method == NULL);
         ERROR_IF(method == NULL);
         if (unbound) { /* method, self */
             TOP() = method;
@@ -579,6 +626,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(UNARY_POSITIVE) {
         PyObject *value = TOP();
         PyObject *result = EITHER(mg_trace_unary(capture, UNARY_POSITIVE, value), PyNumber_Positive(value));
+        STOP_IF(result == NULL);
         TOP() = result;
         Py_DECREF(value);
         ERROR_IF(result == NULL);
@@ -588,6 +636,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(UNARY_NEGATIVE) {
         PyObject *value = TOP();
         PyObject *result = EITHER(mg_trace_unary(capture, UNARY_NEGATIVE, value), PyNumber_Negative(value));
+        STOP_IF(result == NULL);
         TOP() = result;
         Py_DECREF(value);
         ERROR_IF(result == NULL);
@@ -597,6 +646,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(UNARY_INVERT) {
         PyObject *value = TOP();
         PyObject *result = EITHER(mg_trace_unary(capture, UNARY_INVERT, value), PyNumber_Invert(value));
+        STOP_IF(result == NULL);
         TOP() = result;
         Py_DECREF(value);
         ERROR_IF(result == NULL);
@@ -605,6 +655,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(UNARY_NOT) {
         int truth = take_truth(capture, POP());
+        STOP_IF(truth < 0);
         ERROR_IF(truth < 0);
         PUSH(Py_NewRef(truth ? Py_False : Py_True));
         DISPATCH();
@@ -623,6 +674,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
             DISPATCH();
         }
         result = EITHER(mg_trace_binary(capture, oparg, left, right), mg_ops_binary[oparg](left, right));
+        STOP_IF(result == NULL);
         TOP() = result;
         Py_DECREF(left);
         Py_DECREF(right);
@@ -635,6 +687,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *left = TOP();
         PyObject *result =
             EITHER(mg_trace_compare(capture, oparg, left, right), PyObject_RichCompare(left, right, oparg));
+        STOP_IF(result == NULL);
         TOP() = result;
         Py_DECREF(left);
         Py_DECREF(right);
@@ -647,6 +700,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *right = POP();
         PyObject *left = TOP();
         if (MG_UNLIKELY(capture != NULL) && mg_trace_distinct(capture, left, right) < 0) {
+            STOP_IF(1);
             PUSH(right);
             goto error;
         }
@@ -660,6 +714,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *container = POP();
         PyObject *value = POP();
         int found = EITHER(mg_world_contains(capture, container, value), PySequence_Contains(container, value));
+        STOP_IF(found < 0);
         Py_DECREF(value);
         Py_DECREF(container);
         ERROR_IF(found < 0);
@@ -671,6 +726,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *key = POP();
         PyObject *container = TOP();
         PyObject *value = EITHER(mg_world_getitem(capture, container, key), subscript(container, key));
+        STOP_IF(value == NULL);
         TOP() = value;
         Py_DECREF(container);
         Py_DECREF(key);
@@ -682,6 +738,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(STORE_SUBSCR) {
         PyObject *key = PEEK(1), *container = PEEK(2), *value = PEEK(3);
         int status = EITHER(mg_world_setitem(capture, container, key, value), PyObject_SetItem(container, key, value));
+        STOP_IF(status < 0);
         sp -= 3;
         Py_DECREF(value);
         Py_DECREF(container);
@@ -694,6 +751,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(DELETE_SUBSCR) {
         PyObject *key = PEEK(1), *container = PEEK(2);
         int status = EITHER(mg_world_setitem(capture, container, key, NULL), PyObject_DelItem(container, key));
+        STOP_IF(status < 0);
         sp -= 2;
         Py_DECREF(container);
         Py_DECREF(key);
@@ -703,6 +761,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(GET_LEN) {
         Py_ssize_t length = EITHER(mg_world_length(capture, TOP()), PyObject_Length(TOP()));
+        STOP_IF(length < 0);
         ERROR_IF(length < 0);
         PyObject *boxed = PyLong_FromSsize_t(length);
         ERROR_IF(boxed == NULL);
@@ -784,6 +843,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(FORMAT_VALUE) {
         PyObject *spec = oparg & 4 ? POP() : NULL;
         if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &TOP()) < 0) {
+            STOP_IF(1);
             Py_XDECREF(spec);
             goto error;
         }
@@ -823,7 +883,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(LIST_EXTEND) {
-        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *iterable = POP();
         int status = mg_ops_list_extend(PEEK(oparg), iterable);
         Py_DECREF(iterable);
@@ -832,7 +893,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(SET_UPDATE) {
-        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *iterable = POP();
         int status = _PySet_Update(PEEK(oparg), iterable);
         Py_DECREF(iterable);
@@ -841,7 +903,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(DICT_UPDATE) {
-        ERROR_IF(capture != NULL && mg_trace_expose(capture, &TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_expose(capture, &TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *mapping = POP();
         int status = mg_ops_dict_update(PEEK(oparg), mapping);
         Py_DECREF(mapping);
@@ -850,7 +913,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(DICT_MERGE) {
-        ERROR_IF(capture != NULL && mg_trace_expose(capture, &TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_expose(capture, &TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *mapping = POP();
         int status = mg_ops_dict_merge(PEEK(oparg), mapping, PEEK(2 + oparg));
         Py_DECREF(mapping);
@@ -868,7 +932,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(UNPACK_SEQUENCE) {
-        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *sequence = POP();
         PyObject **items = PyTuple_CheckExact(sequence)  ? ((PyTupleObject *)sequence)->ob_item
                            : PyList_CheckExact(sequence) ? ((PyListObject *)sequence)->ob_item
@@ -893,7 +958,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(UNPACK_EX) {
         int before = oparg & 255, after = oparg >> 8;
-        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *sequence = POP();
         int status = mg_ops_unpack(sequence, before, after, sp + before + 1 + after);
         Py_DECREF(sequence);
@@ -919,6 +985,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(POP_JUMP_FORWARD_IF_FALSE) {
         int truth = take_truth(capture, POP());
+        STOP_IF(truth < 0);
         ERROR_IF(truth < 0);
         next += truth ? 0 : oparg;
         DISPATCH();
@@ -926,6 +993,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(POP_JUMP_FORWARD_IF_TRUE) {
         int truth = take_truth(capture, POP());
+        STOP_IF(truth < 0);
         ERROR_IF(truth < 0);
         next += truth ? oparg : 0;
         DISPATCH();
@@ -933,6 +1001,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(POP_JUMP_BACKWARD_IF_FALSE) {
         int truth = take_truth(capture, POP());
+        STOP_IF(truth < 0);
         ERROR_IF(truth < 0);
         if (!truth) {
             next -= oparg;
@@ -943,6 +1012,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(POP_JUMP_BACKWARD_IF_TRUE) {
         int truth = take_truth(capture, POP());
+        STOP_IF(truth < 0);
         ERROR_IF(truth < 0);
         if (truth) {
             next -= oparg;
@@ -952,7 +1022,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(POP_JUMP_FORWARD_IF_NONE) {
-        ERROR_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *value = POP();
         next += value == Py_None ? oparg : 0;
         Py_DECREF(value);
@@ -960,7 +1031,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(POP_JUMP_FORWARD_IF_NOT_NONE) {
-        ERROR_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *value = POP();
         next += value != Py_None ? oparg : 0;
         Py_DECREF(value);
@@ -968,7 +1040,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(POP_JUMP_BACKWARD_IF_NONE) {
-        ERROR_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *value = POP();
         int jump = value == Py_None;
         Py_DECREF(value);
@@ -980,7 +1053,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(POP_JUMP_BACKWARD_IF_NOT_NONE) {
-        ERROR_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_used(capture, TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *value = POP();
         int jump = value != Py_None;
         Py_DECREF(value);
@@ -993,6 +1067,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(JUMP_IF_FALSE_OR_POP) {
         int truth = EITHER(mg_rules_truth(capture, TOP()), PyObject_IsTrue(TOP()));
+        STOP_IF(truth < 0);
         ERROR_IF(truth < 0);
         if (truth) {
             PyObject *value = POP();
@@ -1006,6 +1081,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(JUMP_IF_TRUE_OR_POP) {
         int truth = EITHER(mg_rules_truth(capture, TOP()), PyObject_IsTrue(TOP()));
+        STOP_IF(truth < 0);
         ERROR_IF(truth < 0);
         if (truth) {
             next += oparg;
@@ -1025,6 +1101,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(GET_ITER) {
         PyObject *iterable = TOP();
         PyObject *iterator = EITHER(mg_world_iter(capture, iterable), PyObject_GetIter(iterable));
+        STOP_IF(iterator == NULL);
         TOP() = iterator;
         Py_DECREF(iterable);
         ERROR_IF(iterator == NULL);
@@ -1033,7 +1110,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
 
     OP(FOR_ITER) {
         PyObject *iterator = TOP();
+        STOP_IF(capture != NULL && mg_trace_own_iterator(capture, iterator) < 0);
         PyObject *value = Py_TYPE(iterator)->tp_iternext(iterator);
+        STOP_IF(value == NULL);
         if (value != NULL) {
             if (MG_UNLIKELY(capture != NULL)) {
                 value = mg_world_touch(capture, value);
@@ -1056,7 +1135,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(GET_YIELD_FROM_ITER) {
-        ERROR_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        STOP_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *iterable = TOP();
         PyObject *iterator = mg_ops_get_yield_from_iter(code, iterable);
         ERROR_IF(iterator == NULL);
@@ -1104,7 +1184,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(RETURN_GENERATOR) { /* CPython makes the generator out of this frame, and gives it back as the result */
-        ERROR_IF(capture != NULL && mg_trace_generator(capture, code) < 0);
+        STOP_IF(capture != NULL && mg_trace_generator(capture, code) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         next--;
         goto hand_over;
     }
@@ -1178,10 +1259,16 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         int count = oparg + (PEEK(oparg + 2) != NULL);
         PyObject **arguments = sp - count;
         PyObject *callable = arguments[-1];
+        if (MG_UNLIKELY(capture != NULL)) {
+            await_sp = arguments - 1 - (count == oparg);
+            await_next = next + INLINE_CACHE_ENTRIES_CALL;
+            capture->pure = 1;
+        }
         size_t positional = (size_t)count - (kwnames != NULL ? (size_t)PyTuple_GET_SIZE(kwnames) : 0);
         PyObject *result =
             EITHER(mg_rules_call(capture, callable, arguments, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames),
                    PyObject_Vectorcall(callable, arguments, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames));
+        STOP_IF(result == NULL);
         kwnames = NULL;
         sp = arguments - 1;
         Py_DECREF(callable);
@@ -1201,8 +1288,14 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *keywords = oparg & 1 ? POP() : NULL;
         PyObject *positional = POP();
         PyObject *callable = POP();
+        if (MG_UNLIKELY(capture != NULL)) {
+            await_sp = sp - 1;
+            await_next = next;
+            capture->pure = 1;
+        }
         PyObject *result = EITHER(mg_trace_call_ex(capture, callable, positional, keywords),
                                   mg_ops_call_ex(callable, positional, keywords));
+        STOP_IF(result == NULL);
         sp--; /* the NULL below the callable */
         Py_DECREF(callable);
         Py_DECREF(positional);
@@ -1248,6 +1341,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *level = TOP();
         PyObject *module = EITHER(mg_trace_import_name(capture, tstate, frame, NAME_AT(oparg), fromlist, level),
                                   mg_ops_import_name(tstate, frame, NAME_AT(oparg), fromlist, level));
+        STOP_IF(module == NULL);
         TOP() = module;
         Py_DECREF(level);
         Py_DECREF(fromlist);
@@ -1258,6 +1352,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(IMPORT_FROM) {
         PyObject *value =
             EITHER(mg_world_getattr(capture, TOP(), NAME_AT(oparg)), mg_ops_import_from(TOP(), NAME_AT(oparg)));
+        STOP_IF(value == NULL);
         ERROR_IF(value == NULL);
         PUSH(value);
         DISPATCH();
@@ -1355,12 +1450,17 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(BEFORE_WITH) {
         PyObject *manager = TOP();
         PyObject *enter, *leave;
-        ERROR_IF(capture != NULL && mg_trace_manager(capture, manager) < 0);
+        STOP_IF(capture != NULL && mg_trace_manager(capture, manager) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         ERROR_IF(mg_ops_with_methods(manager, 0, &enter, &leave) < 0);
-        TOP() = leave;
         PyObject *result = EITHER(mg_trace_enter_with(capture, manager, enter), PyObject_CallNoArgs(enter));
-        Py_DECREF(manager);
         Py_DECREF(enter);
+        if (MG_UNLIKELY(result == NULL) && capture != NULL && capture->reason != MG_REASON_NONE) {
+            Py_DECREF(leave);
+            goto stopped;
+        }
+        TOP() = leave;
+        Py_DECREF(manager);
         ERROR_IF(result == NULL);
         PUSH(result);
         DISPATCH();
@@ -1370,10 +1470,14 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *manager = TOP();
         PyObject *enter, *leave;
         ERROR_IF(mg_ops_with_methods(manager, 1, &enter, &leave) < 0);
-        TOP() = leave;
         PyObject *result = EITHER(mg_trace_enter_with(capture, manager, enter), PyObject_CallNoArgs(enter));
-        Py_DECREF(manager);
         Py_DECREF(enter);
+        if (MG_UNLIKELY(result == NULL) && capture != NULL && capture->reason != MG_REASON_NONE) {
+            Py_DECREF(leave);
+            goto stopped;
+        }
+        TOP() = leave;
+        Py_DECREF(manager);
         ERROR_IF(result == NULL);
         PUSH(result);
         DISPATCH();
@@ -1387,6 +1491,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
             EITHER(mg_rules_call(capture, PEEK(4), arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL),
                    PyObject_Vectorcall(PEEK(4), arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL));
         Py_XDECREF(traceback);
+        STOP_IF(result == NULL);
         ERROR_IF(result == NULL);
         PUSH(result);
         DISPATCH();
@@ -1407,7 +1512,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(MATCH_KEYS) {
-        ERROR_IF(capture != NULL && mg_trace_expose(capture, &PEEK(2)) < 0);
+        STOP_IF(capture != NULL && mg_trace_expose(capture, &PEEK(2)) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *values = mg_match_keys(PEEK(2), PEEK(1));
         ERROR_IF(values == NULL);
         PUSH(values);
@@ -1415,7 +1521,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(MATCH_CLASS) {
-        ERROR_IF(capture != NULL && mg_trace_match_class(capture, PEEK(3)) < 0);
+        STOP_IF(capture != NULL && mg_trace_match_class(capture, PEEK(3)) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *keyword_names = POP();
         PyObject *type = POP();
         PyObject *subject = TOP();
@@ -1439,20 +1546,89 @@ instrument:
     {
         int opcode = mg_opcode_base[_Py_OPCODE(*next)];
         if (link.use_tracing) { /* never in the middle of a sequence: see DISPATCH_CHAINED */
-            ERROR_IF(capture != NULL && mg_capture_abort(capture, MG_REASON_TRACING, NULL) < 0);
+            STOP_IF(capture != NULL && mg_capture_abort(capture, MG_REASON_TRACING, NULL) < 0);
+        ERROR_IF(capture != NULL && PyErr_Occurred());
             goto hand_over;
         }
         if (mg_interp_counting) {
             mg_interp_counts[opcode]++;
         }
         if (capture != NULL) {
-            ERROR_IF(mg_trace_step(capture) < 0);
+            if (!chained) {
+                break_next = next;
+                break_sp = sp;
+                break_step = capture->steps + 1;
+                await_sp = NULL;
+            }
+            int swallowed = capture->reason != MG_REASON_NONE; /* somebody went on after an abort */
+            if (mg_trace_step(capture) < 0) {
+                if (swallowed || chained) {
+                    goto error;
+                }
+                goto stopped;
+            }
         }
+        else if (compiled != NULL && !chained) {
+            if (skip > 0) {
+                skip--; /* the instruction that could not be captured */
+            }
+            else {
+                PyObject *value = NULL;
+                MgExit *onward = NULL;
+                frame->prev_instr = next - 1;
+                switch (mg_callable_continue(compiled, tstate, frame, next, sp, &value, &onward)) {
+                    case MG_CONTINUE_RETURN:
+                        sp = drop_all(sp, locals + code->co_nlocalsplus);
+                        frame->stacktop = (int)(sp - locals);
+                        mg_recursion_leave(tstate);
+                        mg_frame_leave(tstate, &link);
+                        return value;
+                    case MG_CONTINUE_EXIT:
+                        exit = onward;
+                        index = 0;
+                        goto resume;
+                    case MG_CONTINUE_PLAIN:
+                        goto hand_over;
+                    default:
+                        goto error;
+                }
+            }
+        }
+        chained = 0;
 #if MG_CHECKS
         mg_check_state(tstate, frame, &link, next, sp);
 #endif
         goto *handlers[opcode];
     }
+
+resume:
+    /* The frame goes on where a captured part has stopped: with the values that it left, after the inner frames. */
+    sp = mg_exit_place(exit, index, frame, sp);
+    next = frame->prev_instr + 1;
+    skip = 1;
+    {
+        int is_onward = exit->owner == compiled && index == 0 && exit != first_exit;
+        if (index + 1 < exit->count) {
+            PyObject *value = mg_exit_enter(exit, index + 1);
+            if (is_onward) {
+                mg_exit_release(exit);
+            }
+            ERROR_IF(value == NULL);
+            PUSH(value);
+            skip = 0;
+        }
+        else if (is_onward) {
+            mg_exit_release(exit);
+        }
+    }
+    DISPATCH();
+
+stopped:
+    /* The capture must stop before this instruction. */
+    mg_exit_take(capture, frame, break_next, break_sp, await_sp != NULL ? await_next : NULL, await_sp, break_step,
+                 direct);
+    sp = break_sp;
+    goto unwind;
 
 hand_over:
     /* CPython goes on with this frame from `next`, as if it had executed all before it. */
@@ -1483,6 +1659,9 @@ error:
     }
     if (MG_LIKELY(capture == NULL || capture->reason == MG_REASON_NONE)) {
         mg_traceback_here(tstate, frame);
+    }
+    else {
+        capture->can_break = 0; /* it was aborted where the instruction can't be undone */
     }
 
 unwind:
@@ -1546,7 +1725,7 @@ error_traced:
 void
 mg_interp_init(void)
 {
-    run(NULL, NULL, 0);
+    run(NULL, NULL, 0, NULL, 0);
 }
 
 /* ---- the C stack ----
@@ -1601,5 +1780,13 @@ mg_interp_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
     if (tstate->cframe->use_tracing) { /* a trace or profile function wants CPython's own events */
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
-    return run(tstate, frame, throwflag);
+    return run(tstate, frame, throwflag, NULL, 0);
+}
+
+PyObject *
+mg_interp_resume(PyThreadState *tstate, MgFrame *frame, MgExit *exit, int index)
+{
+    PyObject *result = run(tstate, frame, 0, exit, index);
+    mg_exit_release(exit);
+    return result;
 }

@@ -2,10 +2,13 @@
 #ifndef MG_INTERP_H
 #define MG_INTERP_H
 
-#include "cpython311.h"
+#include "exit.h"
 
 /* Executes a frame as _PyEval_EvalFrameDefault would: new result, or NULL with an exception. */
 PyObject *mg_interp_eval(PyThreadState *tstate, MgFrame *frame, int throwflag);
+
+/* Executes a frame that an exit has made, from where it stopped. Takes the reference to the exit. */
+PyObject *mg_interp_resume(PyThreadState *tstate, MgFrame *frame, MgExit *exit, int index);
 
 /* Must be called once before the first frame is executed. */
 void mg_interp_init(void);

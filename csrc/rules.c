@@ -228,6 +228,14 @@ mg_rules_restore_state(MgCapture *capture)
     return MG_OK;
 }
 
+int
+mg_rules_apply_state(PyObject *state)
+{
+    PyObject *result = rules.restore_state == NULL ? Py_NewRef(Py_None) : PyObject_CallOneArg(rules.restore_state, state);
+    Py_XDECREF(result);
+    return result == NULL ? MG_ERR : MG_OK;
+}
+
 PyObject *
 mg_rules_state_key(void)
 {
@@ -246,6 +254,7 @@ mg_rules_state_key(void)
 static PyObject *
 call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
+    capture->pure = 0;
     Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     PyObject *small[8];
     PyObject **exposed = total <= 8 ? small : PyMem_Calloc((size_t)total, sizeof(PyObject *));
@@ -427,6 +436,7 @@ static PyObject *
 call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const *args, Py_ssize_t count,
              PyObject *kwnames)
 {
+    capture->pure = 0;
     switch (rule) {
         case RULE_RECORD:
             return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);
@@ -532,6 +542,7 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
 static PyObject *
 call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
+    capture->pure = 0;
     if (PyType_IsSubtype(type, mg_torch.base)) {
         return unknown_call(capture, (PyObject *)type);
     }
@@ -711,6 +722,7 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         return call_special(capture, RULE_CONSTANT, callable, args, count, kwnames);
     }
     if (type == &PyFunction_Type) { /* inlined: its frame is captured */
+        capture->direct_pending = capture->pure;
         return mg_world_touch(capture, PyObject_Vectorcall(callable, args, nargsf, kwnames));
     }
     if (type == &PyMethod_Type) {

@@ -3,6 +3,7 @@
 
 #include "except.h"
 #include "hook.h"
+#include "interp.h"
 #include "ops.h"
 #include "record.h"
 #include "rules.h"
@@ -12,18 +13,31 @@ enum { STEP_LIMIT = 20 * 1000 * 1000 };
 
 /* ---- a capture's life ---- */
 
-PyObject *
-mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+/* What is to be captured: a call, or the rest of a frame. */
+typedef struct {
+    PyObject *callable;
+    PyObject *const *args;
+    size_t nargsf;
+    PyObject *kwnames;
+    MgFrame *frame;
+} Subject;
+
+static PyObject *
+run_subject(MgCapture *capture, const Subject *subject)
 {
     MgCapture *outer = mg_capture_current;
+    PyThreadState *tstate = PyThreadState_Get();
     int collecting = PyGC_Disable(); /* finalizers of strangers must not run in captured frames */
     capture->entry_state = mg_rules_read_state();
+    capture->handled = tstate->exc_info->exc_value;
     PyObject *result = NULL;
     if (capture->entry_state != NULL) {
         capture->state = Py_NewRef(capture->entry_state);
         mg_hook_acquire();
         mg_capture_current = capture;
-        result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+        result = subject->frame != NULL
+                     ? mg_interp_eval(tstate, subject->frame, 0)
+                     : PyObject_Vectorcall(subject->callable, subject->args, subject->nargsf, subject->kwnames);
         if (result == NULL && capture->reason == MG_REASON_NONE) {
             PyObject *type, *value, *traceback;
             PyErr_Fetch(&type, &value, &traceback);
@@ -36,10 +50,52 @@ mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size
     if (collecting) {
         PyGC_Enable();
     }
+    return result;
+}
+
+PyObject *
+mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Subject subject = {callable, args, nargsf, kwnames, NULL};
+    PyObject *result = run_subject(capture, &subject);
     if (result != NULL && capture->root == NULL) { /* the call never reached a Python frame */
         mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
         Py_CLEAR(result);
     }
+    return result;
+}
+
+PyObject *
+mg_trace_frame(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, MgUnit *next, PyObject **sp)
+{
+    (void)tstate;
+    int count = (int)(sp - frame->localsplus), room = frame->f_code->co_nlocalsplus + frame->f_code->co_stacksize;
+    PyObject **saved = PyMem_Calloc((size_t)count + 1, sizeof(PyObject *));
+    if (saved == NULL) {
+        return PyErr_NoMemory();
+    }
+    MgUnit *at = frame->prev_instr;
+    for (int i = 0; i < count; i++) {
+        saved[i] = Py_XNewRef(frame->localsplus[i]);
+    }
+    (void)room;
+    frame->prev_instr = next - 1;
+    frame->stacktop = count;
+    capture->point = 1;
+    capture->point_count = count;
+    Subject subject = {.frame = frame};
+    PyObject *result = run_subject(capture, &subject);
+    /* the capture has left the stack empty, and its own values in the locals */
+    for (int i = 0; i < frame->f_code->co_nlocalsplus; i++) {
+        Py_XDECREF(frame->localsplus[i]);
+        frame->localsplus[i] = NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        frame->localsplus[i] = saved[i];
+    }
+    PyMem_Free(saved);
+    frame->prev_instr = at;
+    frame->stacktop = -1;
     return result;
 }
 
@@ -49,7 +105,10 @@ mg_trace_step(MgCapture *capture)
     if (MG_UNLIKELY(capture->reason != MG_REASON_NONE)) {
         return mg_capture_check(capture);
     }
-    if (MG_UNLIKELY(++capture->steps > STEP_LIMIT)) {
+    if (MG_UNLIKELY(++capture->steps == capture->stop)) {
+        return mg_capture_abort(capture, capture->stop_reason, NULL);
+    }
+    if (MG_UNLIKELY(capture->steps > STEP_LIMIT)) {
         return mg_capture_abort(capture, MG_REASON_TOO_LONG, NULL);
     }
     return MG_OK;
@@ -109,6 +168,23 @@ mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count)
         if (slots[i] == NULL) {
             return MG_ERR;
         }
+    }
+    return MG_OK;
+}
+
+int
+mg_trace_direct(MgCapture *capture)
+{
+    int direct = capture->direct_pending || capture->root == NULL;
+    capture->direct_pending = 0;
+    return direct;
+}
+
+int
+mg_trace_own_iterator(MgCapture *capture, PyObject *iterator)
+{
+    if (mg_world_record(capture, iterator) != NULL) { /* using it up would be a write to outside */
+        return mg_capture_abort(capture, MG_REASON_OPAQUE, "an iterator from outside");
     }
     return MG_OK;
 }

@@ -16,6 +16,9 @@ mg_capture_active(void)
  * capture was aborted, capture->reason says why. */
 PyObject *mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
+/* Captures the rest of a frame, from `next` with the stack up to `sp`; the frame is put back as it was. */
+PyObject *mg_trace_frame(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, MgUnit *next, PyObject **sp);
+
 /* Before each instruction. */
 int mg_trace_step(MgCapture *capture);
 
@@ -26,6 +29,8 @@ int mg_trace_expose(MgCapture *capture, PyObject **slot);
 int mg_trace_unpackable(MgCapture *capture, PyObject **slot);
 int mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count);
 int mg_trace_distinct(MgCapture *capture, PyObject *left, PyObject *right);
+int mg_trace_direct(MgCapture *capture);
+int mg_trace_own_iterator(MgCapture *capture, PyObject *iterator);
 int mg_trace_used(MgCapture *capture, PyObject *value);
 int mg_trace_generator(MgCapture *capture, PyCodeObject *code);
 int mg_trace_new_function(MgCapture *capture, PyObject *function);

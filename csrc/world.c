@@ -9,6 +9,7 @@
 #include "world.h"
 
 #include "except.h"
+#include "exit.h"
 #include "record.h"
 #include "rules.h"
 
@@ -712,9 +713,61 @@ mg_world_enter_frame(MgCapture *capture, MgFrame *frame)
     return MG_OK;
 }
 
+/* The root is a frame in the middle: its live locals and its stack are the sources. */
+static int
+enter_point(MgCapture *capture, MgFrame *frame)
+{
+    PyCodeObject *code = frame->f_code;
+    int locals = code->co_nlocalsplus, count = capture->point_count;
+    int offset = mg_frame_lasti(frame) + 1;
+    capture->root = frame;
+    capture->arguments = PyMem_Calloc((size_t)count + 1, sizeof(PyObject *));
+    if (capture->arguments == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    capture->argument_count = count;
+    for (int i = 0; i < count; i++) {
+        capture->arguments[i] = Py_XNewRef(frame->localsplus[i]);
+    }
+    PyObject *function = (PyObject *)frame->f_func;
+    if (mg_table_set(&capture->guarded, function, NULL, function) < 0) {
+        return MG_ERR; /* only its code matters, which the point is kept under */
+    }
+    for (int i = 0; i < count; i++) {
+        PyObject *value = capture->arguments[i];
+        if (value == NULL || (i < locals && !mg_exit_is_live(code, offset, i))) {
+            continue;
+        }
+        PyObject *name = i < locals ? Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, i))
+                                    : PyUnicode_FromFormat("stack%d", i - locals);
+        MgSource *source = name == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_LOCAL, NULL, name, i);
+        Py_XDECREF(name);
+        if (source == NULL) {
+            return MG_ERR;
+        }
+        if (!is_plain_value(value) && !is_singleton(value) && !Py_IS_TYPE(value, &PyMethod_Type) &&
+            find_record(capture, value) == NULL && kind_of(value, source) == MG_KIND_OPAQUE) {
+            if (new_record(capture, value, source, MG_KIND_OPAQUE, 1) == NULL) { /* an iterator, say: not guarded */
+                return MG_ERR;
+            }
+            continue;
+        }
+        PyObject *view = mg_world_reach(capture, value, source);
+        if (view == NULL) {
+            return MG_ERR;
+        }
+        Py_XSETREF(frame->localsplus[i], view);
+    }
+    return MG_OK;
+}
+
 int
 mg_world_enter_root(MgCapture *capture, MgFrame *frame)
 {
+    if (capture->point) {
+        return enter_point(capture, frame);
+    }
     PyCodeObject *code = frame->f_code;
     int count = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
                 ((code->co_flags & CO_VARKEYWORDS) != 0);

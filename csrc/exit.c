@@ -1,0 +1,338 @@
+/* Exits: where a capture stops before the end, the frames as they are there, and how they go on.
+ *
+ * A break is deoptimisation. The capture unwinds, and each frame on the way leaves a snapshot: the innermost before the
+ * instruction that could not be captured, the others behind the call that is under way. An entry made from that runs the
+ * graph up to the break, and then makes the frames real: it calls the functions again, with any arguments, and the hook
+ * fills in the locals, the stack and the offset before the first instruction is executed.
+ *
+ * A frame can be taken only if its caller is a captured frame in the middle of a call instruction. Where C code lies in
+ * between (a key function, __init__ under type.__call__, a property), what was taken is dropped, and the capture is made
+ * again up to the instruction of the caller that led there: `restart` holds its number. */
+#include "exit.h"
+
+#include "check.h"
+#include "except.h"
+
+static __thread struct {
+    MgExit *exit; /* strong: to be taken by the next frame of its function */
+    int index;
+} pending;
+
+/* ---- snapshots ---- */
+
+static void
+snapshot_clear(MgSnapshot *snapshot)
+{
+    for (int i = 0; i < snapshot->count; i++) {
+        Py_XDECREF(snapshot->slots[i]);
+    }
+    PyMem_Free(snapshot->slots);
+    Py_XDECREF(snapshot->code);
+    Py_XDECREF(snapshot->function);
+    *snapshot = (MgSnapshot){0};
+}
+
+void
+mg_exit_clear(MgCapture *capture)
+{
+    for (int i = 0; i < capture->snapshot_count; i++) {
+        snapshot_clear(&capture->snapshots[i]);
+    }
+    capture->snapshot_count = 0;
+}
+
+static int
+snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **sp, int awaiting)
+{
+    MgSnapshot *grown =
+        PyMem_Realloc(capture->snapshots, sizeof(MgSnapshot) * (size_t)(capture->snapshot_count + 1));
+    if (grown == NULL) {
+        return MG_ERR;
+    }
+    capture->snapshots = grown;
+    int count = (int)(sp - frame->localsplus);
+    PyObject **slots = PyMem_Calloc((size_t)count + 1, sizeof(PyObject *));
+    if (slots == NULL) {
+        return MG_ERR;
+    }
+    int offset = (int)(next - mg_frame_code_start(frame));
+    for (int i = 0; i < count; i++) {
+        int is_local = i < frame->f_code->co_nlocalsplus;
+        if (!is_local || mg_exit_is_live(frame->f_code, offset, i)) {
+            slots[i] = Py_XNewRef(frame->localsplus[i]);
+        }
+    }
+    capture->snapshots[capture->snapshot_count++] = (MgSnapshot){
+        .code = (PyCodeObject *)Py_NewRef((PyObject *)frame->f_code),
+        .function = Py_NewRef((PyObject *)frame->f_func),
+        .offset = offset,
+        .awaiting = awaiting,
+        .count = count,
+        .slots = slots,
+    };
+    return MG_OK;
+}
+
+/* 1 if the frame can be made again in the middle: a plain function's, with no exception being handled. */
+static int
+can_rebuild(MgCapture *capture, MgFrame *frame)
+{
+    PyThreadState *tstate = PyThreadState_Get();
+    PyObject *handled = tstate->exc_info->exc_value;
+    if (handled != NULL && handled != Py_None && handled != capture->handled) {
+        return 0;
+    }
+    return frame->owner == FRAME_OWNED_BY_THREAD && (frame->f_code->co_flags & CO_OPTIMIZED) != 0 &&
+           !_PyFrame_IsIncomplete(frame);
+}
+
+void
+mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject **before_sp, const MgUnit *after,
+             PyObject **after_sp, long step, int direct)
+{
+    if (!capture->can_break) {
+        return;
+    }
+    int innermost = capture->snapshot_count == 0 && capture->restart == 0 && !capture->inner_lost;
+    int result = MG_ERR;
+    if (!can_rebuild(capture, frame)) { /* the break belongs to whoever called this frame */
+        mg_exit_clear(capture);
+        capture->inner_lost = 1;
+        capture->restart = 0;
+    }
+    else if (innermost) {
+        result = snapshot_add(capture, frame, before, before_sp, 0);
+    }
+    else if (capture->restart == 0 && !capture->inner_lost && capture->inner_direct && after != NULL) {
+        result = snapshot_add(capture, frame, after, after_sp, 1);
+    }
+    else if (capture->inner_lost || !capture->inner_direct || after == NULL) {
+        mg_exit_clear(capture);
+        capture->restart = step; /* again, up to this instruction */
+        capture->inner_lost = 0;
+        result = MG_OK;
+    }
+    else {
+        result = MG_OK; /* an inner frame asked for the restart, and was called directly */
+    }
+    if (result < 0 && capture->inner_lost == 0) {
+        capture->can_break = 0;
+        PyErr_Clear();
+    }
+    capture->inner_direct = direct;
+    if (frame == capture->root) {
+        capture->root_taken = 1;
+    }
+}
+
+int
+mg_exit_ready(const MgCapture *capture)
+{
+    return capture->can_break && capture->restart == 0 && !capture->inner_lost && capture->snapshot_count > 0 &&
+           capture->root_taken;
+}
+
+/* ---- which locals are live ---- */
+
+/* Live locals before each unit, as bits; codes with more locals than bits have all of them live. */
+static uint64_t *
+find_live(PyCodeObject *code)
+{
+    int size = (int)Py_SIZE(code);
+    MgUnit *units = _PyCode_CODE(code);
+    uint64_t *live = PyMem_Calloc((size_t)size + 1, sizeof(uint64_t));
+    uint64_t *handler_of = PyMem_Calloc((size_t)size + 1, sizeof(uint64_t)); /* target + 1 of the covering handler */
+    if (live == NULL || handler_of == NULL) {
+        PyMem_Free(live);
+        PyMem_Free(handler_of);
+        return NULL;
+    }
+    Py_ssize_t cursor = 0;
+    int start, end;
+    MgHandler handler;
+    while (mg_except_next(code, &cursor, &start, &end, &handler)) {
+        for (int i = start; i < end && i < size; i++) {
+            handler_of[i] = (uint64_t)handler.target + 1;
+        }
+    }
+    uint8_t *opcodes = PyMem_Calloc((size_t)size + 1, 1); /* 0 for a unit that is no instruction */
+    int *opargs = PyMem_Calloc((size_t)size + 1, sizeof(int));
+    for (int i = 0, prefix = 0; opcodes != NULL && opargs != NULL && i < size;) {
+        int opcode = mg_opcode_base[_Py_OPCODE(units[i])];
+        opcodes[i] = (uint8_t)opcode;
+        opargs[i] = prefix << 8 | _Py_OPARG(units[i]);
+        prefix = opcode == EXTENDED_ARG ? opargs[i] : 0;
+        i += 1 + mg_opcode_caches[opcode];
+    }
+    for (int changed = 1; changed && opcodes != NULL && opargs != NULL;) {
+        changed = 0;
+        for (int i = size; i-- > 0;) {
+            int opcode = opcodes[i], oparg = opargs[i];
+            if (opcode == 0) {
+                continue;
+            }
+            int distance = mg_check_jump(opcode, oparg), behind = i + 1 + mg_opcode_caches[opcode];
+            uint64_t now = mg_check_goes_on(opcode) && behind < size ? live[behind] : 0;
+            if (distance != 0 || opcode == FOR_ITER || opcode == SEND) {
+                int target = i + 1 + distance;
+                now |= target >= 0 && target < size ? live[target] : 0;
+            }
+            if (oparg < 64) {
+                if (opcode == STORE_FAST) {
+                    now &= ~((uint64_t)1 << oparg);
+                }
+                else if (opcode == LOAD_FAST || opcode == DELETE_FAST || opcode == LOAD_CLOSURE) {
+                    now |= (uint64_t)1 << oparg;
+                }
+            }
+            if (handler_of[i] != 0) {
+                now |= live[handler_of[i] - 1];
+            }
+            if (now != live[i]) {
+                live[i] = now;
+                changed = 1;
+            }
+        }
+    }
+    if (opcodes == NULL || opargs == NULL) {
+        memset(live, 255, sizeof(uint64_t) * (size_t)size);
+    }
+    PyMem_Free(opcodes);
+    PyMem_Free(opargs);
+    PyMem_Free(handler_of);
+    return live;
+}
+
+int
+mg_exit_is_live(PyCodeObject *code, int offset, int slot)
+{
+    static MgTable known; /* code -> bits; a code object that was captured is kept alive by its entries, or its memory is
+                             found again by the same name: hence the name is compared too */
+    if (slot >= code->co_nlocals || slot >= 64 || code->co_nlocalsplus > 64) {
+        return 1; /* cells, and what has no bit */
+    }
+    uint64_t *live = mg_table_get(&known, code, code->co_linetable);
+    if (live == NULL) {
+        live = find_live(code);
+        if (live == NULL) {
+            return 1;
+        }
+        Py_INCREF(code); /* for good: captured code is not made anew often */
+        if (mg_table_set(&known, code, code->co_linetable, live) < 0) {
+            PyErr_Clear();
+            PyMem_Free(live);
+            return 1;
+        }
+    }
+    if (PyBytes_AS_STRING(code->co_localspluskinds)[slot] & CO_FAST_CELL) {
+        return 1;
+    }
+    return (live[offset] >> slot & 1) != 0;
+}
+
+/* ---- going on ---- */
+
+MgExit *
+mg_exit_new(PyObject *owner, int count)
+{
+    MgExit *exit = PyMem_Calloc(1, sizeof(MgExit));
+    MgSnapshot *frames = PyMem_Calloc((size_t)count + 1, sizeof(MgSnapshot));
+    if (exit == NULL || frames == NULL) {
+        PyMem_Free(exit);
+        PyMem_Free(frames);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    exit->references = 1;
+    exit->count = count;
+    exit->frames = frames;
+    exit->owner = Py_NewRef(owner);
+    return exit;
+}
+
+void
+mg_exit_release(MgExit *exit)
+{
+    if (exit == NULL || --exit->references > 0) {
+        return;
+    }
+    for (int i = 0; i < exit->count; i++) {
+        snapshot_clear(&exit->frames[i]);
+    }
+    PyMem_Free(exit->frames);
+    Py_DECREF(exit->owner);
+    PyMem_Free(exit);
+}
+
+PyObject *
+mg_exit_enter(MgExit *exit, int index)
+{
+    MgSnapshot *frame = &exit->frames[index];
+    PyCodeObject *code = frame->code;
+    int positional = code->co_argcount, named = code->co_kwonlyargcount;
+    PyObject **args = PyMem_Calloc((size_t)(positional + named) + 2, sizeof(PyObject *));
+    PyObject *kwnames = named > 0 ? PyTuple_New(named) : NULL;
+    if (args == NULL || (named > 0 && kwnames == NULL)) {
+        PyMem_Free(args);
+        Py_XDECREF(kwnames);
+        return PyErr_NoMemory();
+    }
+    for (int i = 0; i < positional + named; i++) { /* any arguments: the real values are put in their place */
+        args[i + 1] = Py_None;
+    }
+    for (int i = 0; i < named; i++) {
+        PyTuple_SET_ITEM(kwnames, i, Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, positional + i)));
+    }
+    exit->references++;
+    pending.exit = exit;
+    pending.index = index;
+    PyObject *function = Py_NewRef(frame->function);
+    PyObject *result =
+        PyObject_Vectorcall(function, args + 1, (size_t)positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+    Py_DECREF(function);
+    if (pending.exit == exit) { /* the frame was never started */
+        pending.exit = NULL;
+        mg_exit_release(exit);
+    }
+    PyMem_Free(args);
+    Py_XDECREF(kwnames);
+    return result;
+}
+
+MgExit *
+mg_exit_pending(MgFrame *frame, int *index)
+{
+    MgExit *exit = pending.exit;
+    if (exit == NULL || (PyObject *)frame->f_func != exit->frames[pending.index].function) {
+        return NULL;
+    }
+    *index = pending.index;
+    pending.exit = NULL;
+    return exit;
+}
+
+PyObject **
+mg_exit_place(MgExit *exit, int index, MgFrame *frame, PyObject **sp)
+{
+    MgSnapshot *from = &exit->frames[index];
+    PyObject **slots = frame->localsplus;
+    int old = (int)(sp - slots), count = from->count;
+    PyObject **dropped = PyMem_Calloc((size_t)old + 1, sizeof(PyObject *));
+    /* first put all in place, then drop: a finalizer may look at the frame */
+    for (int i = 0; i < old; i++) {
+        if (dropped != NULL) {
+            dropped[i] = slots[i];
+        }
+        slots[i] = NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        slots[i] = from->slots[i];
+        from->slots[i] = NULL;
+    }
+    for (int i = 0; dropped != NULL && i < old; i++) {
+        Py_XDECREF(dropped[i]);
+    }
+    PyMem_Free(dropped);
+    frame->prev_instr = mg_frame_code_start(frame) + from->offset - 1;
+    return slots + count;
+}

@@ -1,0 +1,43 @@
+/* Exits: where a capture stops before the end, the frames as they are there, and how they go on. */
+#ifndef MG_EXIT_H
+#define MG_EXIT_H
+
+#include "capture.h"
+
+/* Frames that are to go on, with their real values; the outermost is first. */
+typedef struct {
+    int references;
+    int count;
+    PyObject *owner;    /* strong: the compiled callable */
+    MgSnapshot *frames; /* owned */
+} MgExit;
+
+/* Called as an aborted capture unwinds through a frame: takes the frame, if a break is possible here. `before` is the
+ * instruction that could not be captured, with the stack before it; `after` is what follows a call, with the stack
+ * before the result is pushed, or NULL if the instruction is no call. `direct` says whether the frame was called by an
+ * instruction of the frame below it with nothing in between. */
+void mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject **before_sp, const MgUnit *after,
+                  PyObject **after_sp, long step, int direct);
+
+/* 1 if the capture has a usable snapshot, up to its root. */
+int mg_exit_ready(const MgCapture *capture);
+
+/* Drops the frames of a capture's snapshot. */
+void mg_exit_clear(MgCapture *capture);
+
+/* 1 if the local in `slot` can still be read from `offset` on. */
+int mg_exit_is_live(PyCodeObject *code, int offset, int slot);
+
+MgExit *mg_exit_new(PyObject *owner, int count);
+void mg_exit_release(MgExit *exit);
+
+/* Enters frame `index` of the exit: its function is called, and the hook finds the frame. New result. */
+PyObject *mg_exit_enter(MgExit *exit, int index);
+
+/* If this frame was made by mg_exit_enter: the exit (a reference that the caller takes) and the index. */
+MgExit *mg_exit_pending(MgFrame *frame, int *index);
+
+/* Puts the values of frame `index` into a real frame whose stack ends at `sp`. The new end of the stack. */
+PyObject **mg_exit_place(MgExit *exit, int index, MgFrame *frame, PyObject **sp);
+
+#endif
