@@ -510,6 +510,7 @@ static PyMethodDef compiled_methods[] = {
 
 static PyMemberDef compiled_members[] = {
     {"function", T_OBJECT, offsetof(MgCompiled, function), READONLY, "What is compiled."},
+    {"failed", T_OBJECT, offsetof(MgCompiled, failed), READONLY, "What is told of aborted captures."},
     {"captures", T_ULONGLONG, offsetof(MgCompiled, captures), READONLY, "How often capture was tried."},
     {"failures", T_INT, offsetof(MgCompiled, failures), READONLY, "How often capture was aborted."},
     {"limit", T_INT, offsetof(MgCompiled, limit), 0, "How many entries there may be; -1 for the common limit."},

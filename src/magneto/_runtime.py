@@ -19,4 +19,6 @@ class Twin(torch.Tensor):
         return _core.torch_function(func, types, args, kwargs)
 
 
-_core.configure(rules.tables(), Twin, _propagate.propagate)
+_tables = rules.tables()
+_tables["calls"][_core.capturing] = "is_compiling"  # behind magneto.is_compiling()
+_core.configure(_tables, Twin, _propagate.propagate)
