@@ -26,6 +26,9 @@ PyObject *mg_rules_read_state(void);
 /* Puts torch's global state back to what it was when the capture started. MG_OK or MG_ERR. */
 int mg_rules_restore_state(MgCapture *capture);
 
+/* MG_ERR if captured code has left a context manager of torch's open. */
+int mg_rules_check_managers(MgCapture *capture);
+
 /* The state that the running capture is in. New. */
 PyObject *mg_rules_state_key(void);
 

@@ -8,6 +8,8 @@
 #include "rules.h"
 #include "world.h"
 
+long mg_trace_fault;
+
 enum { STEP_LIMIT = 20 * 1000 * 1000 };
 
 /* ---- a capture's life ---- */
@@ -36,6 +38,9 @@ mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size
     if (collecting) {
         PyGC_Enable();
     }
+    if (result != NULL && mg_rules_check_managers(capture) < 0) {
+        Py_CLEAR(result);
+    }
     if (result != NULL && capture->root == NULL) { /* the call never reached a Python frame */
         mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
         Py_CLEAR(result);
@@ -49,7 +54,10 @@ mg_trace_step(MgCapture *capture)
     if (MG_UNLIKELY(capture->reason != MG_REASON_NONE)) {
         return mg_capture_check(capture);
     }
-    if (MG_UNLIKELY(++capture->steps > STEP_LIMIT)) {
+    if (MG_UNLIKELY(++capture->steps == mg_trace_fault)) {
+        return mg_capture_abort(capture, MG_REASON_FAULT, NULL);
+    }
+    if (MG_UNLIKELY(capture->steps > STEP_LIMIT)) {
         return mg_capture_abort(capture, MG_REASON_TOO_LONG, NULL);
     }
     return MG_OK;

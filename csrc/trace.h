@@ -16,6 +16,9 @@ mg_capture_active(void)
  * capture was aborted, capture->reason says why. */
 PyObject *mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
+/* For tests: captures stop before their n-th instruction; 0 for never. */
+extern long mg_trace_fault;
+
 /* Before each instruction. */
 int mg_trace_step(MgCapture *capture);
 
