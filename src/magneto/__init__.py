@@ -23,11 +23,11 @@ except ModuleNotFoundError as error:
         name="magneto._core",
     ) from error
 
-from magneto import exc
-from magneto._compile import allow_in_graph, compile, disable, is_compiling, reset
-from magneto._config import config
-from magneto._counters import counters
-from magneto._report import cache_entries, explain
+from magneto import exc  # noqa: E402
+from magneto._compile import allow_in_graph, compile, disable, is_compiling, reset  # noqa: E402
+from magneto._config import config  # noqa: E402
+from magneto._counters import counters  # noqa: E402
+from magneto._report import cache_entries, explain  # noqa: E402
 
 if TYPE_CHECKING:
     from magneto._backends import list_backends as list_backends

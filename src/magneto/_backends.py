@@ -32,7 +32,10 @@ _numbers = itertools.count()
 
 
 def find(
-    backend: str | Backend, mode: str | None = None, options: dict[str, Any] | None = None, dynamic: bool | None = None
+    backend: str | Backend,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    dynamic: bool | None = None,
 ) -> Backend | None:
     """The backend of this name, with its options; None for the core's own replay of the graph."""
     if mode is not None and options is not None:
@@ -40,13 +43,15 @@ def find(
     if backend == "eager":
         return None
     if backend == "inductor":
-        wrapper: Any = torch._TorchCompileInductorWrapper  # type: ignore[attr-defined]
+        wrapper: Any = torch._TorchCompileInductorWrapper
         return wrapper(mode, options, dynamic)  # type: ignore[no-any-return]
     if isinstance(backend, str):
         return _Named(backend, _look_up(backend), mode, options)
     if not callable(backend):
         raise TypeError(f"a backend is a name or a callable, not {backend!r}")
-    return backend if mode in (None, "default") and not options else _Named(exc.name_of(backend), backend, mode, options)
+    if mode in (None, "default") and not options:
+        return backend
+    return _Named(exc.name_of(backend), backend, mode, options)
 
 
 def _look_up(name: str) -> Backend:
@@ -88,16 +93,21 @@ class _Named:
 class Compiler:
     """What the core calls with a new entry: makes the graph and has the backend compile it."""
 
-    def __init__(self, backend: Backend, seen: Callable[[fx.GraphModule], None] | None = None) -> None:
+    def __init__(
+        self, backend: Backend, function: Any = None, seen: Callable[[fx.GraphModule], None] | None = None
+    ) -> None:
         self.backend = backend
         self.seen = seen
+        self.module: str | None = None
+        if isinstance(getattr(function, "__self__", None), torch.nn.Module) and function.__code__.co_argcount:
+            self.module = f"L[{function.__code__.co_varnames[0]!r}]"
 
     def __call__(self, entry: _core.Entry) -> Any:
         """What the backend made, with its guard on the inputs if it has one; None if the core is to run the graph."""
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         shapes = ShapeEnv()
-        module, inputs = _graph.build(entry, FakeTensorMode(shape_env=shapes), lazy=True)
+        module, inputs = _graph.build(entry, FakeTensorMode(shape_env=shapes), lazy=True, module=self.module)
         number = CompileId(frame_id=next(_numbers), frame_compile_id=0)
         module.meta["dynamo_compile_id"] = number
         module.meta["backend_id"] = f"__compiled_fn_{number.frame_id}"
@@ -128,7 +138,10 @@ def _not_lazy(compiled: Any) -> Any:
     from torch.fx._lazy_graph_module import _LazyGraphModule
 
     module = compiled if isinstance(compiled, _LazyGraphModule) else getattr(compiled, "__self__", None)
-    if isinstance(module, _LazyGraphModule) and getattr(compiled, "__name__", "_lazy_forward") == "_lazy_forward":
+    if (
+        isinstance(module, _LazyGraphModule)
+        and getattr(compiled, "__name__", "_lazy_forward") == "_lazy_forward"
+    ):
         _LazyGraphModule.force_recompile(module)
         return module.forward
     return compiled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copyreg
 import functools
-import inspect
 import types
 import weakref
 from collections.abc import Callable
@@ -49,7 +48,7 @@ class Settings:
 
         backend = self.find()
         observer = _events.Observer(name or exc.name_of(function), self.fullgraph)
-        compiler = None if backend is None else _backends.Compiler(backend, seen)
+        compiler = None if backend is None else _backends.Compiler(backend, function, seen)
         compiled = _core.Compiled(
             function,
             compiler,
@@ -154,8 +153,8 @@ def with_frame(function: Any) -> Any:
         return function
     if isinstance(function, types.MethodType) and isinstance(function.__func__, _core.Compiled):
         return types.MethodType(function.__func__.function, function.__self__)
-    if not isinstance(function, type) and inspect.ismethod(getattr(function, "__call__", None)):
-        return function.__call__
+    if not isinstance(function, type) and isinstance(type(function).__call__, types.FunctionType):
+        return types.MethodType(type(function).__call__, function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)

@@ -44,7 +44,9 @@ class Config:
         if name not in self.__dict__:
             raise AttributeError(f"magneto.config has no setting {name!r}; it has {', '.join(self.__dict__)}")
         if type(value) is not type(self.__dict__[name]):
-            raise TypeError(f"magneto.config.{name} is of type {type(self.__dict__[name]).__name__}, not {value!r}")
+            raise TypeError(
+                f"magneto.config.{name} is of type {type(self.__dict__[name]).__name__}, not {value!r}"
+            )
         self.__dict__[name] = value
         self._apply()
 

@@ -139,3 +139,6 @@ def recompile_limit(limit: int, /) -> int:
 
 def reasons() -> dict[str, tuple[str, str]]:
     """Every reason for which capture stops: its name, what it means, what can be done."""
+
+def inject_fault(step: int, /) -> int:
+    """For tests: abort captures at their `step`-th instruction."""

@@ -83,7 +83,9 @@ class Observer:
             for text in texts:
                 counters["recompiles"][text] += 1
             if config.error_on_recompile:
-                raise exc.RecompileError(f"{self.name} would be captured again, because this does not hold:\n{_list(texts)}")
+                raise exc.RecompileError(
+                    f"{self.name} would be captured again, because this does not hold:\n{_list(texts)}"
+                )
             log.log(
                 logging.WARNING if config.verbose else logging.INFO,
                 "%s is captured again, because this does not hold:\n%s", self.name, _list(texts),

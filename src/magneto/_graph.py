@@ -24,7 +24,7 @@ class InputSource(Source):
         self.index = index
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         """The text."""
         return self.text
 
@@ -51,7 +51,7 @@ def _fake(meta: _core.Meta, mode: FakeTensorMode) -> FakeTensor:
         elem.requires_grad_(True)
     fake = FakeTensor(mode, elem, meta.device)
     if meta.flags & _PARAMETER:
-        fake._is_param = True  # type: ignore[attr-defined]
+        fake._is_param = True
     return fake
 
 
@@ -80,7 +80,9 @@ def _argument(value: Any, nodes: dict[int, fx.Node]) -> Any:
     if kind is dict:
         return {key: _argument(item, nodes) for key, item in value.items()}
     if kind is slice:
-        return slice(_argument(value.start, nodes), _argument(value.stop, nodes), _argument(value.step, nodes))
+        return slice(
+            _argument(value.start, nodes), _argument(value.stop, nodes), _argument(value.step, nodes)
+        )
     if isinstance(value, tuple) and hasattr(value, "_make"):
         return kind._make([_argument(item, nodes) for item in value])
     return value
@@ -109,8 +111,13 @@ def original_name(text: str) -> str | None:
     return ".".join([*_PARAM.findall(text[: match.start()]), match[1]])
 
 
-def build(entry: _core.Entry, mode: FakeTensorMode, *, lazy: bool = False) -> tuple[fx.GraphModule, list[Any]]:
-    """The graph of an entry, and the tensors that its inputs stood for when it was captured."""
+def build(
+    entry: _core.Entry, mode: FakeTensorMode, *, lazy: bool = False, module: str | None = None
+) -> tuple[fx.GraphModule, list[Any]]:
+    """The graph of an entry, and the tensors that its inputs stood for when it was captured.
+
+    `module` is the source of the `nn.Module` whose method was captured, if it was one.
+    """
     described, outputs, inputs = entry.describe()
     graph = fx.Graph()
     nodes: dict[int, fx.Node] = {}
@@ -131,8 +138,9 @@ def build(entry: _core.Entry, mode: FakeTensorMode, *, lazy: bool = False) -> tu
         original = original_name(text)
         node.meta["stack_trace"] = first_use.get(index, "")
         node.meta["example_value"] = _fake(value, mode)
-        node.meta["tensor_dict"] = {} if original is None else {"_dynamo_static_input_type": "unguarded"}
-        node._dynamo_source = source  # type: ignore[attr-defined]
+        static = original is not None or (module is not None and text.startswith(module))
+        node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"} if static else {}
+        node._dynamo_source = source
         if original is not None:
             originals[re.sub(r"[^a-zA-Z0-9]+", "_", text)] = original
             sources[original] = source

@@ -58,9 +58,11 @@ class OptimizedModule(torch.nn.Module):
         """A call with hooks on the module, or of a module whose `forward` was changed."""
         module = self._orig_mod
         if hasattr(module, "_initialize_hook") and hasattr(module, "_infer_parameters"):
-            module._infer_parameters(module, args, kwargs)  # a lazy module: it gets its parameters now
+            module._infer_parameters(module, args, kwargs)  # type: ignore[operator]  # a lazy module: it gets its parameters now
         quick, hooked = self._quick, self._hooked
-        if (quick is not None) is not self._is_plain() or (quick is not None and quick.function != module.forward):
+        if (quick is not None) is not self._is_plain() or (
+            quick is not None and quick.function != module.forward
+        ):
             self._prepare()
             quick, hooked = self._quick, self._hooked
         if quick is not None and not _has_hooks(module):
@@ -81,7 +83,7 @@ class OptimizedModule(torch.nn.Module):
     __call__ = _core.ModuleCall(torch.nn.Module.__call__, _call_slowly, _call_inlined, _GLOBAL_HOOKS)
 
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         """Whether the module is in training mode."""
         return self._orig_mod.training
 
@@ -116,7 +118,7 @@ class OptimizedModule(torch.nn.Module):
         return type(self), (self._orig_mod, self.__dict__["_settings"])
 
     def __dir__(self) -> list[str]:
-        return sorted({*self._orig_mod.__dir__(), *super().__dir__()})
+        return sorted({*dir(self._orig_mod), *object.__dir__(self)})
 
 
 def _has_hooks(module: torch.nn.Module) -> bool:
@@ -125,5 +127,5 @@ def _has_hooks(module: torch.nn.Module) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or nn_module._has_any_global_hook()
+        or any(_GLOBAL_HOOKS)
     )

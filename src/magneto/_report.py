@@ -71,7 +71,9 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
         compiled(*args, **kwargs)
         elapsed = time.perf_counter() - start
-        operations = [[node.target for node in graph.graph.nodes if node.op.startswith("call_")] for graph in graphs]
+        operations = [
+            [node.target for node in graph.graph.nodes if node.op.startswith("call_")] for graph in graphs
+        ]
         guards = [guard for entry in reversed(compiled.entries()) for guard in entry.guards()]
         return ExplainOutput(
             graphs=graphs,
@@ -97,7 +99,10 @@ def _innermost(function: Any) -> Callable[..., Any]:
         plain = type(function).__call__ is torch.nn.Module.__call__
         from magneto._module import _has_hooks
 
-        return function.forward if plain and not _has_hooks(function) else function.__call__
+        chosen: Callable[..., Any] = (
+            function.forward if plain and not _has_hooks(function) else function.__call__
+        )
+        return chosen
     result: Callable[..., Any] = with_frame(function)
     return result
 

@@ -36,7 +36,8 @@ def is_library(code: CodeType) -> bool:
 def summary(code: CodeType, offset: int) -> traceback.FrameSummary:
     """A frame that stands at an offset of its code."""
     line, end_line, column, end_column = next(
-        itertools.islice(code.co_positions(), max(offset, 0) // 2, None), (code.co_firstlineno, None, None, None)
+        itertools.islice(code.co_positions(), max(offset, 0) // 2, None),
+        (code.co_firstlineno, None, None, None),
     )
     line = line or code.co_firstlineno
     text = linecache.getline(code.co_filename, line)
