@@ -649,7 +649,6 @@ compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->missed = Py_NewRef(missed);
     self->captured = Py_NewRef(captured);
     self->limit = limit;
-    self->breaks = 1;
     self->fullgraph = fullgraph;
     return (PyObject *)self;
 }
@@ -696,6 +695,7 @@ static PyMethodDef compiled_methods[] = {
 
 static PyMemberDef compiled_members[] = {
     {"function", T_OBJECT, offsetof(MgCompiled, function), READONLY, "What is compiled."},
+    {"failed", T_OBJECT, offsetof(MgCompiled, failed), READONLY, "What is told of aborted captures."},
     {"captures", T_ULONGLONG, offsetof(MgCompiled, captures), READONLY, "How often capture was tried."},
     {"failures", T_INT, offsetof(MgCompiled, failures), READONLY, "How often capture was aborted."},
     {"breaks", T_INT, offsetof(MgCompiled, breaks), 0, "Whether graphs may end at a break."},

@@ -6,6 +6,7 @@
 #include "exit.h"
 
 #include <stdarg.h>
+#include <structmember.h>
 
 __thread MgCapture *mg_capture_current;
 PyObject *mg_capture_deleted;
@@ -47,11 +48,17 @@ ref_repr(MgRef *self)
     return PyUnicode_FromFormat("%%%d", self->index);
 }
 
+static PyMemberDef ref_members[] = {
+    {"index", T_INT, offsetof(MgRef, index), READONLY, "The number of the node."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 PyTypeObject MgRef_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.Ref",
     .tp_basicsize = sizeof(MgRef),
     .tp_dealloc = (destructor)PyObject_Free,
     .tp_repr = (reprfunc)ref_repr,
+    .tp_members = ref_members,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
@@ -135,6 +142,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->detail);
     Py_XDECREF(capture->state);
     Py_XDECREF(capture->entry_state);
+    Py_XDECREF(capture->managers);
     Py_XDECREF(capture->where);
     PyMem_Free(capture);
 }

@@ -116,6 +116,7 @@ struct MgCapture {
     PyObject *where;       /* strong: a tuple of (code, line) pairs where it stopped, or NULL */
     PyObject *state;       /* strong: torch's global state as it is now; NULL if it must be read */
     PyObject *entry_state; /* strong: the same, at the start */
+    PyObject *managers;    /* strong: a list of (manager, context, node, exit function) that were entered; or NULL */
     long steps;            /* instructions executed so far */
     int suspended;         /* > 0 while code runs that is not to be captured */
 

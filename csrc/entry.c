@@ -922,6 +922,22 @@ static PyMethodDef entry_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject *
+entry_operations(MgEntry *self, void *unused)
+{
+    (void)unused;
+    long count = 0;
+    for (int i = 0; i < self->node_count; i++) {
+        count += self->nodes[i].kind != MG_NODE_INPUT && !is_unused(&self->nodes[i]);
+    }
+    return PyLong_FromLong(count);
+}
+
+static PyGetSetDef entry_getset[] = {
+    {"operations", (getter)entry_operations, NULL, "How many operations the graph has.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMemberDef entry_members[] = {
     {"hits", T_ULONGLONG, offsetof(MgEntry, hits), READONLY, "How often the entry was run."},
     {"compiled", T_OBJECT, offsetof(MgEntry, compiled), READONLY, "What the backend gave, or None."},
@@ -934,6 +950,7 @@ PyTypeObject MgEntry_Type = {
     .tp_dealloc = (destructor)entry_dealloc,
     .tp_methods = entry_methods,
     .tp_members = entry_members,
+    .tp_getset = entry_getset,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 

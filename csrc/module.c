@@ -5,6 +5,8 @@
 #include "interp.h"
 #include "record.h"
 #include "rules.h"
+#include "wrapper.h"
+#include "trace.h"
 
 PyDoc_STRVAR(interpret_doc, "interpret(func, /, *args, **kwargs)\n--\n\n"
                             "Call func with every Python frame below it, on this thread, executed by magneto.");
@@ -176,6 +178,23 @@ core_ref(PyObject *module, PyObject *argument)
     return (PyObject *)ref;
 }
 
+PyDoc_STRVAR(inject_fault_doc, "inject_fault(step, /)\n--\n\n"
+                               "For tests: let captures stop before their n-th instruction; 0 for never. "
+                               "Return what it was before.");
+
+static PyObject *
+core_inject_fault(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    long step = PyLong_AsLong(argument);
+    if (step == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    long before = mg_trace_fault;
+    mg_trace_fault = step;
+    return PyLong_FromLong(before);
+}
+
 PyDoc_STRVAR(capturing_doc, "capturing()\n--\n\nWhether a capture is under way on this thread.");
 
 static PyObject *
@@ -225,6 +244,7 @@ static PyMethodDef core_methods[] = {
     {"torch_function", _PyCFunction_CAST(core_torch_function), METH_FASTCALL, torch_function_doc},
     {"meta", core_meta, METH_VARARGS, meta_doc},
     {"ref", core_ref, METH_O, ref_doc},
+    {"inject_fault", core_inject_fault, METH_O, inject_fault_doc},
     {"capturing", core_capturing, METH_NOARGS, capturing_doc},
     {"recompile_limit", core_recompile_limit, METH_O, recompile_limit_doc},
     {"reasons", core_reasons, METH_NOARGS, reasons_doc},
@@ -249,7 +269,7 @@ core_exec(PyObject *module)
         return MG_ERR;
     }
     if (mg_twin_types_ready() < 0 || mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 ||
-        mg_callable_types_ready() < 0) {
+        mg_callable_types_ready() < 0 || mg_wrapper_types_ready() < 0) {
         return MG_ERR;
     }
     const struct {
@@ -258,7 +278,7 @@ core_exec(PyObject *module)
     } items[] = {
         {"checks", MG_CHECKS ? Py_True : Py_False}, {"Compiled", (PyObject *)&MgCompiled_Type},
         {"Entry", (PyObject *)&MgEntry_Type},       {"Meta", (PyObject *)&MgMeta_Type},
-        {"Ref", (PyObject *)&MgRef_Type},
+        {"Ref", (PyObject *)&MgRef_Type},           {"ModuleCall", (PyObject *)&MgModuleCall_Type},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(items); i++) {
         if (PyModule_AddObjectRef(module, items[i].name, items[i].object) < 0) {

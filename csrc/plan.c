@@ -261,6 +261,44 @@ add_partial(MgPlanner *planner, PyObject *value)
     return node;
 }
 
+/* A builtin iterator in the middle: what its __reduce__ says. */
+static int
+add_iterator(MgPlanner *planner, PyObject *value)
+{
+    PyObject *reduced = PyObject_CallMethod(value, "__reduce__", NULL);
+    if (reduced == NULL) {
+        return -1;
+    }
+    int node = -1;
+    if (PyTuple_Check(reduced) && PyTuple_GET_SIZE(reduced) >= 2 &&
+        PyList_Append(planner->capture->keep, reduced) == 0) {
+        node = add_compound(planner, value, MG_PLAN_ITERATOR, PyTuple_GET_ITEM(reduced, 0), 2);
+        if (node >= 0 && set_part(planner, node, 0, PyTuple_GET_ITEM(reduced, 1)) < 0) {
+            node = -1;
+        }
+        if (node >= 0) {
+            planner->plan->nodes[node].parts[1] = -1;
+        }
+        if (node >= 0 && PyTuple_GET_SIZE(reduced) > 2 && PyTuple_GET_ITEM(reduced, 2) != Py_None &&
+            set_part(planner, node, 1, PyTuple_GET_ITEM(reduced, 2)) < 0) {
+            node = -1;
+        }
+    }
+    Py_DECREF(reduced);
+    return node;
+}
+
+/* 1 for the iterators of builtin types. */
+static int
+is_iterator(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    return type == &PyListIter_Type || type == &PyTupleIter_Type || type == &PyRangeIter_Type || type == &PyEnum_Type ||
+           type == &PyZip_Type || type == &PyMap_Type || type == &PyFilter_Type || type == &PyReversed_Type ||
+           type == &PyListRevIter_Type || type == &PyDictIterKey_Type || type == &PyDictIterValue_Type ||
+           type == &PyDictIterItem_Type || type == &PySetIter_Type || type == &PyUnicodeIter_Type;
+}
+
 static int
 is_constant(PyObject *value)
 {
@@ -347,6 +385,9 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     }
     if (strcmp(type->tp_name, "functools.partial") == 0) {
         return add_partial(planner, value);
+    }
+    if (is_iterator(value)) {
+        return add_iterator(planner, value);
     }
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
         return add_instance(planner, value);
@@ -557,6 +598,17 @@ build_fresh(Build *context, int index)
                                                  : base->tp_new(type, none, NULL);
             Py_XDECREF(none);
             return *slot == NULL || fill_instance(context, node, *slot) < 0 ? NULL : *slot;
+        }
+        case MG_PLAN_ITERATOR: {
+            PyObject *args = build(context, node->parts[0]);
+            *slot = args == NULL ? NULL : PyObject_CallObject(node->object, args);
+            if (*slot == NULL || node->parts[1] < 0) {
+                return *slot;
+            }
+            PyObject *state = build(context, node->parts[1]);
+            PyObject *none = state == NULL ? NULL : PyObject_CallMethod(*slot, "__setstate__", "O", state);
+            Py_XDECREF(none);
+            return none == NULL ? NULL : *slot;
         }
         case MG_PLAN_PARTIAL: {
             PyObject *function = build(context, node->parts[0]), *args = build(context, node->parts[1]),

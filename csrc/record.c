@@ -9,10 +9,14 @@
 #include "rules.h"
 #include "world.h"
 
-static PyObject *propagate;        /* strong: (kind, target, args, kwargs) -> (result, changes) */
-static PyObject *cache;            /* strong: key -> (result, changes) */
+static PyObject *propagate;        /* strong: (kind, target, args, kwargs, inputs, expected) -> an outcome, or a text */
+static PyObject *cache;            /* strong: key -> an outcome: (result, changes, views) */
 static PyObject *operators;        /* strong: the module operator */
 static PyObject *getattr_function; /* strong: builtins.getattr */
+static PyObject *get_data;         /* strong: torch._C._autograd._get_data_attr, which gives x.data */
+static int self_check;             /* compare every answer of the cache with FakeTensorMode's */
+
+enum { LONGEST_KEY = 4096, MOST_KEYS = 1 << 17 };
 
 int
 mg_record_init(PyObject *function)
@@ -29,7 +33,13 @@ mg_record_init(PyObject *function)
         getattr_function = builtins == NULL ? NULL : PyObject_GetAttrString(builtins, "getattr");
         Py_XDECREF(builtins);
     }
-    return cache == NULL || operators == NULL || getattr_function == NULL ? MG_ERR : MG_OK;
+    if (get_data == NULL) {
+        PyObject *autograd = PyImport_ImportModule("torch._C._autograd");
+        get_data = autograd == NULL ? NULL : PyObject_GetAttrString(autograd, "_get_data_attr");
+        Py_XDECREF(autograd);
+    }
+    self_check = getenv("MAGNETO_CHECK_PROPAGATION") != NULL;
+    return cache == NULL || operators == NULL || getattr_function == NULL || get_data == NULL ? MG_ERR : MG_OK;
 }
 
 /* ---- nodes ---- */
@@ -122,11 +132,20 @@ map_twin(Mapping *mapping, PyObject *value)
         mg_capture_abort(mapping->capture, MG_REASON_LOST_TENSOR, "a tensor of another capture");
         return NULL;
     }
-    if (mg_record_input(mapping->capture, value) < 0 || key_add(mapping, (PyObject *)twin->meta) < 0 ||
-        PyList_Append(mapping->twins, value) < 0) {
+    if (mg_record_input(mapping->capture, value) < 0) {
         return NULL;
     }
-    mapping->capture->nodes[twin->node].users++;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(mapping->twins); i++) {
+        if (PyList_GET_ITEM(mapping->twins, i) == value) { /* the same tensor once more */
+            PyObject *number = PyLong_FromSsize_t(i);
+            int result = number == NULL ? MG_ERR : key_add(mapping, number);
+            Py_XDECREF(number);
+            return result < 0 ? NULL : new_ref(twin->node);
+        }
+    }
+    if (key_add(mapping, (PyObject *)twin->meta) < 0 || PyList_Append(mapping->twins, value) < 0) {
+        return NULL;
+    }
     return new_ref(twin->node);
 }
 
@@ -242,90 +261,71 @@ map_argument(Mapping *mapping, PyObject *value)
 
 /* ---- results ---- */
 
-/* Arguments with metadata in place of references, for the propagation function. New. */
+/* The twins among the arguments as the propagation function gets them: a list of (node, Meta) pairs. New. */
 static PyObject *
-with_metadata(MgCapture *capture, PyObject *value)
+describe_twins(PyObject *twins)
 {
-    if (Py_TYPE(value) == &MgRef_Type) {
-        return Py_NewRef(capture->nodes[((MgRef *)value)->index].value);
-    }
-    if (PyTuple_Check(value) || PyList_Check(value)) {
-        int is_list = PyList_Check(value);
-        PyObject *result = is_list ? PyList_New(Py_SIZE(value)) : PyTuple_New(Py_SIZE(value));
-        for (Py_ssize_t i = 0; result != NULL && i < Py_SIZE(value); i++) {
-            PyObject *item = with_metadata(capture, is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i));
-            if (item == NULL) {
-                Py_CLEAR(result);
-                break;
-            }
-            if (is_list) {
-                PyList_SET_ITEM(result, i, item);
-            }
-            else {
-                PyTuple_SET_ITEM(result, i, item);
-            }
+    PyObject *list = PyList_New(PyList_GET_SIZE(twins));
+    for (Py_ssize_t i = 0; list != NULL && i < PyList_GET_SIZE(twins); i++) {
+        MgTwin *twin = mg_twin_of(PyList_GET_ITEM(twins, i));
+        PyObject *pair = Py_BuildValue("(iO)", twin->node, twin->meta);
+        if (pair == NULL) {
+            Py_CLEAR(list);
+            break;
         }
-        return result;
+        PyList_SET_ITEM(list, i, pair);
     }
-    if (PyDict_Check(value)) {
-        PyObject *result = PyDict_New();
-        Py_ssize_t position = 0;
-        PyObject *key, *item;
-        while (result != NULL && PyDict_Next(value, &position, &key, &item)) {
-            PyObject *mapped = with_metadata(capture, item);
-            if (mapped == NULL || PyDict_SetItem(result, key, mapped) < 0) {
-                Py_CLEAR(result);
-            }
-            Py_XDECREF(mapped);
-        }
-        return result;
-    }
-    if (PySlice_Check(value)) {
-        PySliceObject *slice = (PySliceObject *)value;
-        PyObject *start = with_metadata(capture, slice->start), *stop = with_metadata(capture, slice->stop),
-                 *step = with_metadata(capture, slice->step);
-        PyObject *result = start == NULL || stop == NULL || step == NULL ? NULL : PySlice_New(start, stop, step);
-        Py_XDECREF(start);
-        Py_XDECREF(stop);
-        Py_XDECREF(step);
-        return result;
-    }
-    return Py_NewRef(value);
+    return list;
 }
 
-/* The outcome of an operation: (result, changes) from the cache or from Python. Borrowed from the cache. */
+/* Asks the propagation function. `expected` is what the cache said, to be checked, or None. New; NULL if the operation
+ * can't be captured. */
 static PyObject *
-outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *key)
+ask(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
+    PyObject *expected)
 {
-    PyObject *outcome = PyDict_GetItemWithError(cache, key);
-    if (outcome != NULL || PyErr_Occurred()) {
-        return outcome;
-    }
-    PyObject *fake_args = with_metadata(capture, args);
-    PyObject *fake_kwargs = kwargs == NULL ? PyDict_New() : with_metadata(capture, kwargs);
-    PyObject *fresh = NULL;
-    if (fake_args != NULL && fake_kwargs != NULL) {
-        capture->suspended++;
-        fresh = PyObject_CallFunction(propagate, "iOOO", (int)kind, target, fake_args, fake_kwargs);
-        capture->suspended--;
-    }
-    Py_XDECREF(fake_args);
-    Py_XDECREF(fake_kwargs);
-    if (fresh == NULL) {
+    PyObject *inputs = describe_twins(twins);
+    if (inputs == NULL) {
         return NULL;
     }
-    if (PyUnicode_Check(fresh)) { /* the operation can't be captured: the text says why */
+    capture->suspended++;
+    PyObject *fresh = PyObject_CallFunction(propagate, "iOOOOO", (int)kind, target, args,
+                                            kwargs == NULL ? Py_None : kwargs, inputs, expected);
+    capture->suspended--;
+    Py_DECREF(inputs);
+    if (fresh != NULL && PyUnicode_Check(fresh)) { /* the operation can't be captured: the text says why */
         const char *text = PyUnicode_AsUTF8(fresh);
         MgReason reason = text != NULL && text[0] == '!'   ? MG_REASON_DATA_DEPENDENT
                           : text != NULL && text[0] == '?' ? MG_REASON_RESULT
                                                            : MG_REASON_OPERATION_FAILED;
         mg_capture_abort(capture, reason, "%s", text == NULL ? "" : text + 1);
-        Py_DECREF(fresh);
+        Py_CLEAR(fresh);
+    }
+    return fresh;
+}
+
+/* The outcome of an operation: (result, changes, views) from the cache or from Python. New. */
+static PyObject *
+outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
+           PyObject *key)
+{
+    PyObject *outcome = PyDict_GetItemWithError(cache, key);
+    if (outcome != NULL) {
+        return self_check ? ask(capture, kind, target, args, kwargs, twins, outcome) : Py_NewRef(outcome);
+    }
+    if (PyErr_Occurred()) {
         return NULL;
     }
-    int result = PyDict_SetItem(cache, key, fresh);
-    Py_DECREF(fresh);
-    return result < 0 ? NULL : PyDict_GetItemWithError(cache, key);
+    PyObject *fresh = ask(capture, kind, target, args, kwargs, twins, Py_None);
+    if (fresh != NULL && PyTuple_GET_SIZE(key) <= LONGEST_KEY) {
+        if (PyDict_GET_SIZE(cache) >= MOST_KEYS) {
+            PyDict_Clear(cache);
+        }
+        if (PyDict_SetItem(cache, key, fresh) < 0) {
+            Py_CLEAR(fresh);
+        }
+    }
+    return fresh;
 }
 
 /* 1 if there is a tensor in the outcome's result. */
@@ -345,12 +345,41 @@ has_tensor(PyObject *result)
     return 0;
 }
 
-static PyObject *wrap_result(MgCapture *capture, PyObject *result, int node, PyObject *twins);
+/* What is needed to give captured code the result of an operation. */
+typedef struct {
+    MgCapture *capture;
+    PyObject *twins;  /* list: the twins among the arguments */
+    PyObject *views;  /* tuple of (number of a new tensor in the result, number of the twin that it is a view of) */
+    Py_ssize_t fresh; /* new tensors so far */
+} Wrapping;
+
+static PyObject *wrap_result(Wrapping *wrapping, PyObject *result, int node);
+
+/* A twin for a new tensor in the result. */
+static PyObject *
+wrap_tensor(Wrapping *wrapping, PyObject *meta, int node)
+{
+    PyObject *object = mg_twin_new((MgMeta *)meta, wrapping->capture->number);
+    if (object == NULL) {
+        return NULL;
+    }
+    mg_twin_of(object)->node = node;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(wrapping->views); i++) {
+        PyObject *pair = PyTuple_GET_ITEM(wrapping->views, i);
+        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 0)) == wrapping->fresh) {
+            PyObject *base = PyList_GET_ITEM(wrapping->twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1)));
+            mg_twin_join(mg_twin_of(object), mg_twin_of(base));
+        }
+    }
+    wrapping->fresh++;
+    return object;
+}
 
 /* The index-th part of a node's result: a getitem node of its own. */
 static PyObject *
-wrap_item(MgCapture *capture, PyObject *item, int node, Py_ssize_t index, PyObject *twins)
+wrap_item(Wrapping *wrapping, PyObject *item, int node, Py_ssize_t index)
 {
+    MgCapture *capture = wrapping->capture;
     if (!has_tensor(item)) {
         return Py_NewRef(item);
     }
@@ -368,27 +397,23 @@ wrap_item(MgCapture *capture, PyObject *item, int node, Py_ssize_t index, PyObje
                                           .value = Py_NewRef(item),
                                           .is_part = 1,
                                           .stack = Py_XNewRef(capture->nodes[node].stack)});
-    return part < 0 ? NULL : wrap_result(capture, item, part, twins);
+    return part < 0 ? NULL : wrap_result(wrapping, item, part);
 }
 
 /* What captured code gets for a result: a twin for each tensor. */
 static PyObject *
-wrap_result(MgCapture *capture, PyObject *result, int node, PyObject *twins)
+wrap_result(Wrapping *wrapping, PyObject *result, int node)
 {
     if (Py_TYPE(result) == &MgMeta_Type) {
-        PyObject *twin = mg_twin_new((MgMeta *)result, capture->number);
-        if (twin != NULL) {
-            mg_twin_of(twin)->node = node;
-        }
-        return twin;
+        return wrap_tensor(wrapping, result, node);
     }
     if (Py_TYPE(result) == &MgRef_Type) { /* the operation gives one of its arguments back */
-        PyObject *same = PyList_GetItem(twins, ((MgRef *)result)->index);
+        PyObject *same = PyList_GetItem(wrapping->twins, ((MgRef *)result)->index);
         if (same == NULL) {
             return NULL;
         }
         mg_twin_of(same)->node = node;
-        Py_SETREF(capture->nodes[node].value, Py_NewRef((PyObject *)mg_twin_of(same)->meta));
+        Py_SETREF(wrapping->capture->nodes[node].value, Py_NewRef((PyObject *)mg_twin_of(same)->meta));
         return Py_NewRef(same);
     }
     if (!PyTuple_Check(result) && !PyList_Check(result)) {
@@ -398,7 +423,7 @@ wrap_result(MgCapture *capture, PyObject *result, int node, PyObject *twins)
     PyObject *items = PyList_Check(result) ? PyList_New(size) : PyTuple_New(size);
     for (Py_ssize_t i = 0; items != NULL && i < size; i++) {
         PyObject *item = PyList_Check(result) ? PyList_GET_ITEM(result, i) : PyTuple_GET_ITEM(result, i);
-        PyObject *wrapped = wrap_item(capture, item, node, i, twins);
+        PyObject *wrapped = wrap_item(wrapping, item, node, i);
         if (wrapped == NULL) {
             Py_CLEAR(items);
             break;
@@ -411,16 +436,40 @@ wrap_result(MgCapture *capture, PyObject *result, int node, PyObject *twins)
         }
     }
     if (items != NULL && PyTuple_Check(result) && Py_TYPE(result) != &PyTuple_Type) { /* torch.return_types.max */
-        PyObject *made = PyObject_CallOneArg((PyObject *)Py_TYPE(result), items);
+        PyObject *make = PyObject_GetAttrString((PyObject *)Py_TYPE(result), "_make"); /* of a named tuple */
+        if (make == NULL) {
+            PyErr_Clear();
+        }
+        PyObject *made = PyObject_CallOneArg(make == NULL ? (PyObject *)Py_TYPE(result) : make, items);
+        Py_XDECREF(make);
         Py_DECREF(items);
         items = made;
     }
     return items;
 }
 
+/* A tensor that shares its memory with others came to require grad: so do they, as views of one another. */
+static int
+spread_grad(MgTwin *changed)
+{
+    for (MgTwin *twin = changed->next; twin != changed; twin = twin->next) {
+        MgMeta *old = twin->meta;
+        if (old->flags & MG_META_REQUIRES_GRAD) {
+            continue;
+        }
+        MgMeta *meta = mg_meta_get(old->dtype, old->device, old->sizes, old->strides,
+                                   old->flags | MG_META_REQUIRES_GRAD | MG_META_NON_LEAF);
+        if (meta == NULL) {
+            return MG_ERR;
+        }
+        Py_SETREF(twin->meta, meta);
+    }
+    return MG_OK;
+}
+
 /* Metadata that an in-place operation changed: a sequence of (position, Meta). */
 static int
-apply_changes(MgCapture *capture, PyObject *changes, PyObject *twins)
+apply_changes(PyObject *changes, PyObject *twins)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(changes); i++) {
         PyObject *change = PyTuple_GET_ITEM(changes, i);
@@ -430,8 +479,11 @@ apply_changes(MgCapture *capture, PyObject *changes, PyObject *twins)
             return MG_ERR;
         }
         MgTwin *twin = mg_twin_of(object);
+        int before = twin->meta->flags;
         Py_SETREF(twin->meta, (MgMeta *)Py_NewRef(PyTuple_GET_ITEM(change, 1)));
-        Py_SETREF(capture->nodes[twin->node].value, Py_NewRef((PyObject *)twin->meta));
+        if ((twin->meta->flags & MG_META_NON_LEAF) && !(before & MG_META_REQUIRES_GRAD) && spread_grad(twin) < 0) {
+            return MG_ERR;
+        }
     }
     return MG_OK;
 }
@@ -489,11 +541,11 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         goto done;
     }
     key = PyList_AsTuple(mapping.key);
-    PyObject *outcome = key == NULL ? NULL : outcome_of(capture, kind, target, mapped_args, mapped_kwargs, key);
+    PyObject *outcome =
+        key == NULL ? NULL : outcome_of(capture, kind, target, mapped_args, mapped_kwargs, mapping.twins, key);
     if (outcome == NULL) {
         goto done;
     }
-    Py_INCREF(outcome);
     PyObject *value = PyTuple_GET_ITEM(outcome, 0), *changes = PyTuple_GET_ITEM(outcome, 1);
     if (value != Py_None && !has_tensor(value)) { /* a question about metadata */
         result = Py_NewRef(value);
@@ -506,8 +558,12 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
                                           .kwargs = Py_XNewRef(mapped_kwargs),
                                           .value = Py_NewRef(value),
                                           .stack = mg_capture_stack(capture)});
-    if (node >= 0 && apply_changes(capture, changes, mapping.twins) == MG_OK) {
-        result = wrap_result(capture, value, node, mapping.twins);
+    for (Py_ssize_t i = 0; node >= 0 && i < PyList_GET_SIZE(mapping.twins); i++) {
+        capture->nodes[mg_twin_of(PyList_GET_ITEM(mapping.twins, i))->node].users++;
+    }
+    if (node >= 0 && apply_changes(changes, mapping.twins) == MG_OK) {
+        Wrapping wrapping = {.capture = capture, .twins = mapping.twins, .views = PyTuple_GET_ITEM(outcome, 2)};
+        result = wrap_result(&wrapping, value, node);
     }
     Py_DECREF(outcome);
 done:
@@ -544,6 +600,28 @@ mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_
         Py_CLEAR(result);
     }
     return result;
+}
+
+int
+mg_record_enter(MgCapture *capture, PyObject *target, PyObject *args)
+{
+    return add_node(capture, (MgNode){.kind = MG_NODE_FUNCTION,
+                                      .target = Py_NewRef(target),
+                                      .args = args,
+                                      .value = Py_NewRef(Py_None),
+                                      .stack = mg_capture_stack(capture)});
+}
+
+int
+mg_record_exit(MgCapture *capture, PyObject *target, int node)
+{
+    PyObject *ref = new_ref(node);
+    PyObject *args = ref == NULL ? NULL : Py_BuildValue("(N)", ref);
+    if (args == NULL) {
+        return MG_ERR;
+    }
+    capture->nodes[node].users++;
+    return mg_record_enter(capture, target, args) < 0 ? MG_ERR : MG_OK;
 }
 
 /* ---- operators ---- */
@@ -722,8 +800,7 @@ mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
         return Py_NewRef((PyObject *)(meta->flags & MG_META_PARAMETER ? mg_torch.parameter : mg_torch.tensor));
     }
     if (PyUnicode_CompareWithASCIIString(name, "data") == 0) {
-        PyObject *method = MG_STRING("detach");
-        return mg_record_call(capture, MG_NODE_METHOD, method, &object, 1, NULL);
+        return mg_record_call(capture, MG_NODE_FUNCTION, get_data, &object, 1, NULL);
     }
     if (PyUnicode_CompareWithASCIIString(name, "grad") == 0 || PyUnicode_CompareWithASCIIString(name, "grad_fn") == 0) {
         mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);

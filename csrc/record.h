@@ -18,6 +18,11 @@ PyObject *mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, 
 /* Changes of torch's state, such as grad mode: recorded as they are, and really made. */
 PyObject *mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count);
 
+/* A context manager of torch's is entered: target(*args), whose result a later mg_record_exit(target, node) gets. The
+ * node's number, or -1. `args` is stolen. */
+int mg_record_enter(MgCapture *capture, PyObject *target, PyObject *args);
+int mg_record_exit(MgCapture *capture, PyObject *target, int node);
+
 /* Operators and attributes of twins. */
 PyObject *mg_record_binary(MgCapture *capture, int operation, PyObject *left, PyObject *right);
 PyObject *mg_record_compare(MgCapture *capture, int operation, PyObject *left, PyObject *right);

@@ -9,6 +9,7 @@
 #include "callable.h"
 #include "record.h"
 #include "world.h"
+#include "wrapper.h"
 
 typedef enum {
     RULE_NONE,
@@ -40,6 +41,10 @@ typedef enum {
     RULE_ID,
     RULE_INSTANCECHECK,
     RULE_FALSE,
+    RULE_OPERATOR, /* a function of the module operator: recorded on twins */
+    RULE_ABS,
+    RULE_ENTER, /* __enter__ and __exit__ of torch's context managers: two nodes */
+    RULE_EXIT,
     RULE_COUNT,
 } Rule;
 
@@ -73,6 +78,10 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_ID] = "id",
     [RULE_INSTANCECHECK] = "instancecheck",
     [RULE_FALSE] = "false",
+    [RULE_OPERATOR] = "operator",
+    [RULE_ABS] = "abs",
+    [RULE_ENTER] = "enter",
+    [RULE_EXIT] = "exit",
 };
 
 static struct {
@@ -88,6 +97,8 @@ static struct {
     PyObject *native_modules; /* names of C modules whose functions are harmless */
     PyObject *state_readers;  /* list of callables without arguments */
     PyObject *restore_state;  /* callable: puts a state back */
+    PyObject *managers;       /* __enter__ -> (enter function, exit function, names of its arguments) */
+    PyObject *operator_abs;   /* what abs() is on a tensor */
 } rules;
 
 /* ---- tables ---- */
@@ -132,7 +143,8 @@ mg_rules_configure(PyObject *tables)
         {"tensor_types", &rules.tensor_types},     {"graph_types", &rules.graph_types},
         {"record_types", &rules.record_types},     {"record_owners", &rules.record_owners},
         {"native_modules", &rules.native_modules}, {"state_readers", &rules.state_readers},
-        {"restore_state", &rules.restore_state},
+        {"restore_state", &rules.restore_state},   {"managers", &rules.managers},
+        {"operator_abs", &rules.operator_abs},
     };
     if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
         return MG_ERR;
@@ -216,6 +228,17 @@ mg_rules_restore_state(MgCapture *capture)
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+    while (capture->managers != NULL && PyList_GET_SIZE(capture->managers) > 0) { /* left open by an abort */
+        Py_ssize_t last = PyList_GET_SIZE(capture->managers) - 1;
+        PyObject *item = Py_NewRef(PyList_GET_ITEM(capture->managers, last));
+        PyObject *left = PyObject_CallOneArg(PyTuple_GET_ITEM(item, 3), PyTuple_GET_ITEM(item, 1));
+        Py_DECREF(item);
+        Py_XDECREF(left);
+        if (left == NULL || PyList_SetSlice(capture->managers, last, last + 1, NULL) < 0) {
+            PyErr_Clear();
+            Py_CLEAR(capture->managers);
+        }
+    }
     PyObject *result = PyObject_CallOneArg(rules.restore_state, capture->entry_state);
     if (result == NULL) {
         Py_XDECREF(type);
@@ -234,6 +257,15 @@ mg_rules_apply_state(PyObject *state)
     PyObject *result = rules.restore_state == NULL ? Py_NewRef(Py_None) : PyObject_CallOneArg(rules.restore_state, state);
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
+}
+
+int
+mg_rules_check_managers(MgCapture *capture)
+{
+    if (capture->managers == NULL || PyList_GET_SIZE(capture->managers) == 0) {
+        return MG_OK;
+    }
+    return mg_capture_abort(capture, MG_REASON_STATE, "a context manager is entered and not left");
 }
 
 PyObject *
@@ -430,7 +462,84 @@ do_next(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_
     return call_native(capture, callable, args, count, NULL);
 }
 
+/* ---- context managers of torch ---- */
+
+/* manager.__enter__(): autocast, inference_mode. Recorded as TorchDynamo does, and really done. */
+static PyObject *
+do_enter(MgCapture *capture, PyObject *callable, PyObject *manager)
+{
+    PyObject *parts = PyDict_GetItemWithError(rules.managers, callable);
+    if (parts == NULL) {
+        return PyErr_Occurred() ? NULL : unknown_call(capture, callable);
+    }
+    PyObject *enter = PyTuple_GET_ITEM(parts, 0), *names = PyTuple_GET_ITEM(parts, 2);
+    PyObject *args = PyTuple_New(PyTuple_GET_SIZE(names)), *context = NULL, *item = NULL;
+    for (Py_ssize_t i = 0; args != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *value = mg_world_getattr(capture, manager, PyTuple_GET_ITEM(names, i));
+        if (value == NULL) {
+            Py_CLEAR(args);
+            break;
+        }
+        PyTuple_SET_ITEM(args, i, value);
+    }
+    if (args != NULL) {
+        capture->suspended++;
+        context = PyObject_Call(enter, args, NULL);
+        capture->suspended--;
+        Py_CLEAR(capture->state);
+    }
+    int node = context == NULL ? -1 : mg_record_enter(capture, enter, Py_NewRef(args));
+    if (context != NULL && capture->managers == NULL) {
+        capture->managers = PyList_New(0);
+    }
+    if (node >= 0 && capture->managers != NULL) {
+        item = Py_BuildValue("(OOiO)", manager, context, node, PyTuple_GET_ITEM(parts, 1));
+    }
+    int result = item == NULL ? MG_ERR : PyList_Append(capture->managers, item);
+    Py_XDECREF(item);
+    Py_XDECREF(context);
+    Py_XDECREF(args);
+    return result < 0 ? NULL : Py_NewRef(manager);
+}
+
+/* manager.__exit__(...). */
+static PyObject *
+do_exit(MgCapture *capture, PyObject *manager)
+{
+    Py_ssize_t last = capture->managers == NULL ? -1 : PyList_GET_SIZE(capture->managers) - 1;
+    PyObject *item = last < 0 ? NULL : PyList_GET_ITEM(capture->managers, last);
+    if (item == NULL || PyTuple_GET_ITEM(item, 0) != manager) {
+        mg_capture_abort(capture, MG_REASON_STATE, "a context manager is left that was not entered last");
+        return NULL;
+    }
+    Py_INCREF(item);
+    PyObject *exit = PyTuple_GET_ITEM(item, 3);
+    capture->suspended++;
+    PyObject *result = PyObject_CallOneArg(exit, PyTuple_GET_ITEM(item, 1));
+    capture->suspended--;
+    Py_CLEAR(capture->state);
+    if (result == NULL || PyList_SetSlice(capture->managers, last, last + 1, NULL) < 0 ||
+        mg_record_exit(capture, exit, (int)PyLong_AsLong(PyTuple_GET_ITEM(item, 2))) < 0) {
+        Py_CLEAR(result);
+    }
+    Py_DECREF(item);
+    Py_XDECREF(result);
+    return result == NULL ? NULL : Py_NewRef(Py_None);
+}
+
 /* ---- calls ---- */
+
+/* 1 if there is a twin among the arguments. */
+static int
+any_twin(PyObject *const *args, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (mg_is_twin(args[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
 
 static PyObject *
 call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const *args, Py_ssize_t count,
@@ -455,7 +564,21 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         }
         case RULE_NATIVE:
             return call_native(capture, callable, args, count, kwnames);
+        case RULE_OPERATOR:
+            return any_twin(args, count) ? mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames)
+                                         : call_native(capture, callable, args, count, kwnames);
+        case RULE_ABS:
+            return any_twin(args, count)
+                       ? mg_record_call(capture, MG_NODE_FUNCTION, rules.operator_abs, args, count, kwnames)
+                       : call_native(capture, callable, args, count, kwnames);
+        case RULE_ENTER:
+            return count == 1 ? do_enter(capture, callable, args[0]) : unknown_call(capture, callable);
+        case RULE_EXIT:
+            return count > 0 ? do_exit(capture, args[0]) : unknown_call(capture, callable);
         case RULE_CONSTANT: {
+            if (any_twin(args, count)) { /* a question about a tensor's metadata */
+                return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);
+            }
             capture->suspended++;
             PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
             capture->suspended--;
@@ -543,6 +666,9 @@ static PyObject *
 call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
     capture->pure = 0;
+    if (type == mg_torch.tensor) {
+        return mg_record_call(capture, MG_NODE_FUNCTION, (PyObject *)type, args, count, kwnames);
+    }
     if (PyType_IsSubtype(type, mg_torch.base)) {
         return unknown_call(capture, (PyObject *)type);
     }
@@ -782,17 +908,30 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         Py_XDECREF(descriptor);
         return result;
     }
-    if (PyType_Check(callable)) {
-        return call_class(capture, (PyTypeObject *)callable, args, count, kwnames);
-    }
     if (in_set(rules.record_types, (PyObject *)type)) {
         return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);
+    }
+    if (PyType_Check(callable)) {
+        return call_class(capture, (PyTypeObject *)callable, args, count, kwnames);
     }
     if (strcmp(type->tp_name, "functools.partial") == 0) {
         return call_partial(capture, callable, args, count, kwnames);
     }
     if (type == &MgCompiled_Type) { /* a compiled function inside another is just its function */
-        return mg_rules_call(capture, ((MgCompiled *)callable)->function, args, nargsf, kwnames);
+        PyObject *function = ((MgCompiled *)callable)->function;
+        if (PyMethod_Check(function)) { /* the callable is guarded by identity, and holds its object for good */
+            PyObject *object = PyMethod_GET_SELF(function);
+            MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, object, 0);
+            PyObject *view = source == NULL ? NULL : mg_world_reach(capture, object, source);
+            if (view == NULL) {
+                return NULL;
+            }
+            Py_DECREF(view);
+        }
+        return mg_rules_call(capture, function, args, nargsf, kwnames);
+    }
+    if (type == &MgModuleCall_Type) { /* a compiled module inside another is just its module */
+        return mg_rules_call(capture, ((MgModuleCall *)callable)->inlined, args, nargsf, kwnames);
     }
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
         PyObject *name = MG_STRING("__call__");

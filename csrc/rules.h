@@ -29,6 +29,9 @@ int mg_rules_restore_state(MgCapture *capture);
 /* Makes torch's global state this one. MG_OK or MG_ERR. */
 int mg_rules_apply_state(PyObject *state);
 
+/* MG_ERR if captured code has left a context manager of torch's open. */
+int mg_rules_check_managers(MgCapture *capture);
+
 /* The state that the running capture is in. New. */
 PyObject *mg_rules_state_key(void);
 

@@ -9,6 +9,8 @@
 #include "rules.h"
 #include "world.h"
 
+long mg_trace_fault;
+
 enum { STEP_LIMIT = 20 * 1000 * 1000 };
 
 /* ---- a capture's life ---- */
@@ -58,6 +60,9 @@ mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size
 {
     Subject subject = {callable, args, nargsf, kwnames, NULL};
     PyObject *result = run_subject(capture, &subject);
+    if (result != NULL && mg_rules_check_managers(capture) < 0) {
+        Py_CLEAR(result);
+    }
     if (result != NULL && capture->root == NULL) { /* the call never reached a Python frame */
         mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
         Py_CLEAR(result);
@@ -96,6 +101,9 @@ mg_trace_frame(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, MgUnit
     PyMem_Free(saved);
     frame->prev_instr = at;
     frame->stacktop = -1;
+    if (result != NULL && mg_rules_check_managers(capture) < 0) {
+        Py_CLEAR(result);
+    }
     return result;
 }
 
@@ -107,6 +115,9 @@ mg_trace_step(MgCapture *capture)
     }
     if (MG_UNLIKELY(++capture->steps == capture->stop)) {
         return mg_capture_abort(capture, capture->stop_reason, NULL);
+    }
+    if (MG_UNLIKELY(capture->steps == mg_trace_fault)) {
+        return mg_capture_abort(capture, MG_REASON_FAULT, NULL);
     }
     if (MG_UNLIKELY(capture->steps > STEP_LIMIT)) {
         return mg_capture_abort(capture, MG_REASON_TOO_LONG, NULL);

@@ -19,6 +19,9 @@ PyObject *mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *
 /* Captures the rest of a frame, from `next` with the stack up to `sp`; the frame is put back as it was. */
 PyObject *mg_trace_frame(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, MgUnit *next, PyObject **sp);
 
+/* For tests: captures stop before their n-th instruction; 0 for never. */
+extern long mg_trace_fault;
+
 /* Before each instruction. */
 int mg_trace_step(MgCapture *capture);
 

@@ -27,10 +27,12 @@ meta_dealloc(MgMeta *self)
 static PyObject *
 meta_repr(MgMeta *self)
 {
-    return PyUnicode_FromFormat("meta(%S, %S, %S, strides=%S%s%s%s)", self->dtype, self->device, self->sizes,
+    return PyUnicode_FromFormat("meta(%S, %S, %S, strides=%S%s%s%s%s%s)", self->dtype, self->device, self->sizes,
                                 self->strides, self->flags & MG_META_REQUIRES_GRAD ? ", requires_grad" : "",
                                 self->flags & MG_META_NON_LEAF ? ", non-leaf" : "",
-                                self->flags & MG_META_PARAMETER ? ", parameter" : "");
+                                self->flags & MG_META_PARAMETER ? ", parameter" : "",
+                                self->flags & MG_META_CONJUGATE ? ", conjugate" : "",
+                                self->flags & MG_META_NEGATIVE ? ", negative" : "");
 }
 
 static PyMemberDef meta_members[] = {
@@ -115,6 +117,16 @@ tuple_of_ints(const int64_t *values, int64_t count)
     return tuple;
 }
 
+/* A method of a tensor that gives a bool: 1, 0 or -1. */
+static int
+ask(PyObject *tensor, PyObject *name)
+{
+    PyObject *value = PyObject_CallMethodNoArgs(tensor, name);
+    int result = value == NULL ? -1 : value == Py_True;
+    Py_XDECREF(value);
+    return result;
+}
+
 MgMeta *
 mg_meta_of_tensor(PyObject *tensor)
 {
@@ -140,6 +152,11 @@ mg_meta_of_tensor(PyObject *tensor)
     if (Py_TYPE(tensor) == mg_torch.parameter) {
         flags |= MG_META_PARAMETER;
     }
+    int conjugate = ask(tensor, MG_STRING("is_conj")), negative = ask(tensor, MG_STRING("is_neg"));
+    if (conjugate < 0 || negative < 0) {
+        return NULL;
+    }
+    flags |= (conjugate ? MG_META_CONJUGATE : 0) | (negative ? MG_META_NEGATIVE : 0);
     PyObject *sizes = tuple_of_ints(info.sizes, info.dim);
     PyObject *strides = tuple_of_ints(info.strides, info.dim);
     MgMeta *meta = sizes == NULL || strides == NULL ? NULL : mg_meta_get(dtype, device, sizes, strides, flags);
@@ -153,6 +170,8 @@ mg_meta_of_tensor(PyObject *tensor)
 static void
 twin_dealloc(MgTwin *self)
 {
+    self->next->previous = self->previous;
+    self->previous->next = self->next;
     Py_XDECREF(self->meta);
     Py_XDECREF(self->real);
     PyObject_Free(self);
@@ -190,8 +209,18 @@ mg_twin_new(MgMeta *meta, uint64_t capture)
     twin->source = NULL;
     twin->real = NULL;
     twin->capture = capture;
+    twin->next = twin->previous = twin;
     *(MgTwin **)((char *)object + mg_twin_offset) = twin;
     return object;
+}
+
+void
+mg_twin_join(MgTwin *twin, MgTwin *other)
+{
+    twin->next = other->next;
+    twin->previous = other;
+    other->next->previous = twin;
+    other->next = twin;
 }
 
 int

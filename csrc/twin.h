@@ -9,6 +9,8 @@ enum {
     MG_META_REQUIRES_GRAD = 1,
     MG_META_NON_LEAF = 2,
     MG_META_PARAMETER = 4,
+    MG_META_CONJUGATE = 8, /* its values are the conjugates of what its memory holds */
+    MG_META_NEGATIVE = 16, /* its values are the negatives of what its memory holds */
 };
 
 /* What is known of a tensor without its data. Interned: equal metadata is one object. */
@@ -25,14 +27,17 @@ typedef struct {
 extern PyTypeObject MgMeta_Type;
 
 /* What a twin stands for; hangs in the twin's slot. */
-typedef struct {
+typedef struct MgTwin MgTwin;
+struct MgTwin {
     PyObject_HEAD
     MgMeta *meta;     /* strong */
     int node;         /* index in the recording, -1 while it is not there */
     MgSource *source; /* of an outside tensor, else NULL; borrowed from the capture */
     PyObject *real;   /* strong: the outside tensor, else NULL */
     uint64_t capture; /* the number of the capture it belongs to */
-} MgTwin;
+    MgTwin *next;     /* the ring of twins that are views of one tensor; borrowed: a dying twin leaves it */
+    MgTwin *previous;
+};
 
 extern PyTypeObject MgTwin_Type;
 
@@ -57,6 +62,9 @@ int mg_twin_types_ready(void);
 
 /* A new twin. */
 PyObject *mg_twin_new(MgMeta *meta, uint64_t capture);
+
+/* Makes a new twin a view of what `other` is a view of. */
+void mg_twin_join(MgTwin *twin, MgTwin *other);
 
 /* Metadata of an outside tensor. New. NULL without an exception if it has no plain strides. */
 MgMeta *mg_meta_of_tensor(PyObject *tensor);

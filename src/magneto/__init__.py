@@ -6,6 +6,8 @@ every backend that `torch.compile` has.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from magneto import _versions
 
 _versions.check()
@@ -21,6 +23,42 @@ except ModuleNotFoundError as error:
         name="magneto._core",
     ) from error
 
-__all__ = ["__version__"]
+from magneto import exc  # noqa: E402
+from magneto._compile import allow_in_graph, compile, disable, is_compiling, reset  # noqa: E402
+from magneto._config import config  # noqa: E402
+from magneto._counters import counters  # noqa: E402
+from magneto._report import cache_entries, explain  # noqa: E402
+
+if TYPE_CHECKING:
+    from magneto._backends import list_backends as list_backends
+    from magneto._module import OptimizedModule as OptimizedModule
+
+__all__ = [
+    "OptimizedModule",
+    "__version__",
+    "allow_in_graph",
+    "cache_entries",
+    "compile",
+    "config",
+    "counters",
+    "disable",
+    "exc",
+    "explain",
+    "is_compiling",
+    "list_backends",
+    "reset",
+]
 
 __version__ = "0.1.0.dev0"
+
+
+def __getattr__(name: str) -> Any:  # what needs torch is imported when it is first asked for
+    if name == "list_backends":
+        from magneto._backends import list_backends
+
+        return list_backends
+    if name == "OptimizedModule":
+        from magneto._module import OptimizedModule
+
+        return OptimizedModule
+    raise AttributeError(f"module 'magneto' has no attribute {name!r}")

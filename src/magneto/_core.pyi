@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from types import CodeType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+import torch
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -31,3 +33,112 @@ def hook_state() -> dict[str, int]:
 
 def stack_depths(code: CodeType, /) -> list[int]:
     """The stack depth before each unit of a code object, -1 where no path leads."""
+
+class Meta:
+    """What is known of a tensor without its data. Equal metadata is one object."""
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def sizes(self) -> torch.Size: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def flags(self) -> int: ...
+
+class Ref:
+    """Stands for a node of a recording, or for an argument of an operation."""
+
+    @property
+    def index(self) -> int: ...
+
+class Entry:
+    """One captured version of a function."""
+
+    @property
+    def hits(self) -> int: ...
+    @property
+    def compiled(self) -> Any: ...
+    @property
+    def operations(self) -> int: ...
+    def guards(self) -> list[str]:
+        """The guards as texts."""
+
+    def describe(self) -> tuple[list[tuple[Any, ...]], list[int], list[Any]]:
+        """The graph: its nodes, the numbers of those that it gives, and the tensors that its inputs stood for.
+
+        A node is (number, kind, target, args, kwargs, value, stack, source, name).
+        """
+
+class Compiled:
+    """A callable that captures, compiles and runs a function."""
+
+    def __new__(
+        cls,
+        function: Callable[..., Any],
+        compile: Callable[[Entry], Any] | None,
+        failed: Callable[[str, str, str | None, Any], None],
+        missed: Callable[[list[str], bool], bool] | None = None,
+        limit: int = -1,
+        captured: Callable[[Entry, float], None] | None = None,
+        fullgraph: bool = False,
+    ) -> Compiled: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Any: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...
+    @property
+    def function(self) -> Any: ...
+    @property
+    def failed(self) -> Any: ...
+    @property
+    def captures(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    limit: int
+    def entries(self) -> list[Entry]:
+        """The entries, the one that was used last first."""
+
+    def reset(self) -> None:
+        """Forget all entries and failures."""
+
+class ModuleCall:
+    """How a compiled `nn.Module` is called: straight to its forward where there are no hooks."""
+
+    def __new__(
+        cls,
+        own: Callable[..., Any] | None,
+        slow: Callable[..., Any],
+        inlined: Callable[..., Any],
+        global_hooks: tuple[dict[Any, Any], ...],
+    ) -> ModuleCall: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Any: ...
+    @property
+    def inlined(self) -> Any: ...
+
+def configure(tables: dict[str, Any], twin_class: type, propagate: Callable[..., Any], /) -> None:
+    """Give the core its tables, the class of twins, and the propagation function."""
+
+def torch_function(func: Any, types: Any, args: Any = ..., kwargs: Any = ..., /) -> Any:
+    """Record a torch function that C code calls on twins."""
+
+def meta(dtype: torch.dtype, device: torch.device, sizes: Any, strides: Any, flags: int, /) -> Meta:
+    """The interned metadata of a tensor."""
+
+def ref(index: int, /) -> Ref:
+    """A reference to an argument, for the result of a propagation."""
+
+def capturing() -> bool:
+    """Whether a capture is under way on this thread."""
+
+def recompile_limit(limit: int, /) -> int:
+    """Set how many entries a callable may have. Gives the former limit."""
+
+def reasons() -> dict[str, tuple[str, str]]:
+    """Every reason for which capture stops: its name, what it means, what can be done."""
+
+def inject_fault(step: int, /) -> int:
+    """For tests: abort captures at their `step`-th instruction."""

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import (
 
 from magneto import _core
 
-REQUIRES_GRAD, NON_LEAF, PARAMETER = 1, 2, 4
+REQUIRES_GRAD, NON_LEAF, PARAMETER, CONJUGATE, NEGATIVE = 1, 2, 4, 8, 16
 
 _mode: FakeTensorMode | None = None
 
@@ -39,6 +39,10 @@ def make_fake(meta: Any, mode: FakeTensorMode) -> torch.Tensor:
     """A FakeTensor with this metadata."""
     with mode, torch.inference_mode(False), torch.enable_grad():
         fake = torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device=meta.device)
+        if meta.flags & CONJUGATE:
+            fake = fake.conj()
+        if meta.flags & NEGATIVE:
+            fake = torch._neg_view(fake)
         if meta.flags & REQUIRES_GRAD:
             if meta.flags & NON_LEAF:
                 fake = _with_history(fake)
@@ -58,6 +62,10 @@ def meta_of(tensor: torch.Tensor) -> Any:
             flags |= NON_LEAF
     if getattr(tensor, "_is_param", False):
         flags |= PARAMETER
+    if tensor.is_conj():
+        flags |= CONJUGATE
+    if tensor.is_neg():
+        flags |= NEGATIVE
     if tensor.layout != torch.strided:
         raise _Unsupported(f"layout {tensor.layout}")
     return _core.meta(tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride(), flags)
@@ -73,58 +81,114 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def _wrap(value: Any, fakes: list[torch.Tensor]) -> Any:
-    if isinstance(value, torch.Tensor):
-        for index, fake in enumerate(fakes):
-            if value is fake:
-                return _core.ref(index)
-        if not isinstance(value, FakeTensor):
-            raise _Unsupported("a tensor with data")
-        return meta_of(value)
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        raise DataDependentOutputException("a value that depends on data")
-    if type(value) is list:
-        return [_wrap(item, fakes) for item in value]
-    if isinstance(value, tuple):
-        items = [_wrap(item, fakes) for item in value]
-        if type(value) is tuple:
-            return tuple(items)
-        if hasattr(value, "_make"):
-            return type(value)._make(items)
-        return type(value)(items)
-    raise _Unsupported(f"a result of type {type(value).__name__}")
+class _Results:
+    """Takes a result apart, given the tensors that went into the operation."""
+
+    def __init__(self, fakes: list[torch.Tensor]) -> None:
+        self.fakes = fakes
+        self.fresh: list[torch.Tensor] = []
+
+    def wrap(self, value: Any) -> Any:
+        """The result with metadata in place of new tensors, and references in place of old ones."""
+        if isinstance(value, torch.Tensor):
+            for index, fake in enumerate(self.fakes):
+                if value is fake:
+                    return _core.ref(index)
+            if not isinstance(value, FakeTensor):
+                raise _Unsupported("a tensor with data")
+            for other in self.fresh:
+                if value is other:
+                    raise _Unsupported("one tensor twice")
+            self.fresh.append(value)
+            return meta_of(value)
+        if type(value) in _PLAIN:
+            return value
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            raise DataDependentOutputException("a value that depends on data")
+        if type(value) is list:
+            return [self.wrap(item) for item in value]
+        if isinstance(value, tuple):
+            items = [self.wrap(item) for item in value]
+            if type(value) is tuple:
+                return tuple(items)
+            if hasattr(value, "_make"):
+                return type(value)._make(items)
+            return type(value)(items)
+        raise _Unsupported(f"a result of type {type(value).__name__}")
+
+    def views(self) -> tuple[tuple[int, int], ...]:
+        """Which new tensors are views of which old ones."""
+        found = []
+        for number, tensor in enumerate(self.fresh):
+            base = tensor._base
+            for index, fake in enumerate(self.fakes):
+                if base is not None and (base is fake or base is fake._base):
+                    found.append((number, index))
+                    break
+        return tuple(found)
 
 
-def propagate(kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _same(left: Any, right: Any) -> bool:
+    """Whether two outcomes say the same."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if type(left) is _core.Ref:
+        return bool(left.index == right.index)
+    return bool(left == right) or (left != left and right != right)
+
+
+def propagate(
+    kind: int,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None,
+    inputs: list[tuple[int, Any]],
+    expected: Any,
+) -> Any:
     """Run an operation on FakeTensors.
 
-    Gives (result, changes), or a text that says why the operation can't be captured: `!` first if it depends on
-    data, `?` if its result can't be held by a graph, `x` if it raised.
+    Args:
+        kind: 2 if `target` is the name of a method, else it is a function.
+        target: what to call.
+        args: the arguments, with references to nodes in place of tensors.
+        kwargs: the same by keyword.
+        inputs: pairs of a node and its metadata, for all references.
+        expected: an outcome that should come again, or None.
+
+    Returns:
+        (result, changes, views), or a text that says why the operation can't be captured: `!` first if it depends on
+        data, `?` if its result can't be held by a graph, `x` if it raised.
     """
+    outcome = _propagate(kind, target, args, kwargs or {}, inputs)
+    if expected is not None and not _same(outcome, expected):
+        raise AssertionError(f"{target} with {inputs}, {args}, {kwargs}: {outcome}, but the cache has {expected}")
+    return outcome
+
+
+def _propagate(
+    kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
+) -> Any:
     mode = fake_mode()
-    fakes: list[torch.Tensor] = []
-    metas: list[Any] = []
-
-    def convert(value: Any) -> Any:
-        if type(value) is _core.Meta:
-            fake = make_fake(value, mode)
-            fakes.append(fake)
-            metas.append(value)
-            return fake
-        if type(value) is list:
-            return [convert(item) for item in value]
-        if isinstance(value, tuple) and type(value) is not torch.Size:
-            items = [convert(item) for item in value]
-            return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
-        if type(value) is dict:
-            return {key: convert(item) for key, item in value.items()}
-        if type(value) is slice:
-            return slice(convert(value.start), convert(value.stop), convert(value.step))
-        return value
-
     try:
+        fakes = {node: make_fake(meta, mode) for node, meta in inputs}
+
+        def convert(value: Any) -> Any:
+            kind = type(value)
+            if kind is _core.Ref:
+                return fakes[value.index]
+            if kind is list:
+                return [convert(item) for item in value]
+            if isinstance(value, tuple) and kind is not torch.Size:
+                items = [convert(item) for item in value]
+                return kind._make(items) if hasattr(value, "_make") else tuple(items)  # type: ignore[attr-defined]
+            if kind is dict:
+                return {key: convert(item) for key, item in value.items()}
+            if kind is slice:
+                return slice(convert(value.start), convert(value.stop), convert(value.step))
+            return value
+
         fake_args = convert(args)
         fake_kwargs = convert(kwargs)
         with mode:
@@ -132,13 +196,14 @@ def propagate(kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
                 result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
             else:
                 result = target(*fake_args, **fake_kwargs)
-        wrapped = _wrap(result, fakes)
+        results = _Results(list(fakes.values()))
+        wrapped = results.wrap(result)
         changes = []
-        for index, (fake, meta) in enumerate(zip(fakes, metas, strict=True)):
+        for index, (fake, (_, meta)) in enumerate(zip(fakes.values(), inputs, strict=True)):
             now = meta_of(fake)
             if now is not meta:
                 changes.append((index, now))
-        return wrapped, tuple(changes)
+        return wrapped, tuple(changes), results.views()
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         return f"!{error}"
     except _Unsupported as error:

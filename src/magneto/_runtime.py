@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from magneto import _core, _propagate, rules
@@ -14,9 +12,9 @@ class Twin(torch.Tensor):
 
     __slots__ = ("_magneto",)
 
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return _core.torch_function(func, types, args, kwargs)
+    __torch_function__ = staticmethod(_core.torch_function)  # type: ignore[assignment]  # no Python frame in between
 
 
-_core.configure(rules.tables(), Twin, _propagate.propagate)
+_tables = rules.tables()
+_tables["calls"][_core.capturing] = "is_compiling"  # behind magneto.is_compiling()
+_core.configure(_tables, Twin, _propagate.propagate)

@@ -41,8 +41,30 @@ _BUILTINS = {
 }
 
 _NATIVE_BUILTINS = (
-    "abs all any ascii bin chr divmod format hash hex max min oct ord pow repr round sorted sum"
+    "all any ascii bin chr divmod format hash hex max min oct ord pow repr round sorted sum"
 ).split()
+
+# Functions of the module operator that are recorded when a tensor is among their arguments.
+_OPERATORS = (
+    "abs add and_ floordiv getitem iadd iand ifloordiv ilshift imatmul imod imul invert inv ior ipow irshift isub "
+    "itruediv ixor lshift matmul mod mul neg or_ pos pow rshift setitem sub truediv xor lt le eq ne ge gt"
+).split()
+
+# Context managers that become two nodes: __enter__ -> (__exit__, what enters, what leaves, arguments of the former).
+_MANAGERS: dict[Any, tuple[Any, Any, Any, tuple[str, ...]]] = {
+    torch.autocast.__enter__: (
+        torch.autocast.__exit__,
+        torch.amp.autocast_mode._enter_autocast,
+        torch.amp.autocast_mode._exit_autocast,
+        ("device", "fast_dtype", "_enabled", "_cache_enabled"),
+    ),
+    torch.inference_mode.__enter__: (
+        torch.inference_mode.__exit__,
+        torch.autograd.grad_mode._enter_inference_mode,
+        torch.autograd.grad_mode._exit_inference_mode,
+        ("mode",),
+    ),
+}
 
 _HARMLESS_TYPES: tuple[type, ...] = (
     object, int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice,
@@ -62,16 +84,36 @@ _CONSTANT_TYPES: tuple[type, ...] = (
 )  # fmt: skip
 
 # Functions of Python code in torch that are one node of the graph, as they are for torch.compile.
-_RECORDED_MODULES = ("torch.functional", "torch.nn.functional", "torch._jit_internal")
+_RECORDED_MODULES = (
+    "torch.functional", "torch.nn.functional", "torch.nn.grad", "torch._lowrank", "torch._linalg_utils", "torch.masked._ops",
+    "torch.signal.windows.windows",
+)  # fmt: skip
+
+# Single functions of other modules.
+_RECORDED_FUNCTIONS = (
+    "torch._utils._flatten_dense_tensors torch._utils._unflatten_dense_tensors torch.sparse.sum "
+    "torch.nn.functional.multi_head_attention_forward torch._C._log_api_usage_once"
+).split()
 
 _NOT_RECORDED = {
     "torch.nn.functional": {
         "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "handle_torch_function",
         "boolean_dispatch", "assert_int_or_pair", "_verify_batch_size", "_list_with_default", "_unwrap_optional",
-        "multi_head_attention_forward", "pad", "_mha_shape_check", "_in_projection", "_in_projection_packed",
-        "_canonical_mask", "_none_or_dtype",
+        "pad", "_mha_shape_check", "_in_projection", "_in_projection_packed", "_canonical_mask", "_none_or_dtype",
+        "_fractional_max_pool2d", "_fractional_max_pool3d", "_max_pool1d", "_max_pool2d", "_max_pool3d",
+        "_check_unpool_output_size", "_unpool_output_size", "lp_pool3d", "_adaptive_max_pool1d", "_adaptive_max_pool2d",
+        "_adaptive_max_pool3d", "_threshold", "_get_softmax_dim", "_no_grad_embedding_renorm_", "_verify_spatial_size",
+        "rms_norm", "linear_cross_entropy", "_is_integer", "triplet_margin_with_distance_loss",
+        "_check_key_padding_mask", "grouped_mm", "_expand_single_value", "_list_or_empty", "_enum_list_as_int_list",
+        "scaled_mm", "scaled_grouped_mm",
     },
-    "torch.functional": {"broadcast_shapes"},
+    "torch.functional": {
+        "broadcast_shapes", "_unique_torch_function", "_unique_consecutive_torch_function",
+        "_return_inverse_and_counts", "_consecutive_return_inverse_and_counts",
+    },
+    "torch._linalg_utils": {"is_sparse", "get_floating_dtype"},
+    "torch.signal.windows.windows": {"_add_docstr", "_window_function_checks"},
+    "torch.masked._ops": {"_apply_docstring_templates", "_generate_docstring", "_canonical_dim"},
 }  # fmt: skip
 
 # Methods of torch.Tensor that need its data, or that change what a graph can't express.
@@ -97,7 +139,11 @@ _CONSTANT_FUNCTIONS = (
     "torch.can_cast torch._C._get_privateuse1_backend_name torch.accelerator.is_available "
     "torch.functional.broadcast_shapes torch.broadcast_shapes torch._C._functorch.peek_interpreter_stack "
     "torch._C._functorch.get_unwrapped torch._C._is_mps_available "
-    "torch._C._get_deterministic_algorithms torch.amp.autocast_mode.is_autocast_available torch._C._is_any_autocast_enabled"
+    "torch._C._get_deterministic_algorithms torch.amp.autocast_mode.is_autocast_available torch._C._is_any_autocast_enabled "
+    "torch._C._is_torch_function_enabled torch._C._is_torch_function_all_disabled torch.compiler.is_exporting "
+    "torch._C._get_accelerator torch._C._is_autocast_available torch.backends.cudnn.version "
+    "torch.backends.mkl.is_available torch.backends.openmp.is_available torch.backends.mkldnn.is_available "
+    "torch.__future__.get_overwrite_module_params_on_conversion torch.cpu.is_available torch.cpu.device_count"
 ).split()
 
 _FALSE_FUNCTIONS = (
@@ -143,10 +189,7 @@ def _recorded_functions() -> dict[Any, str]:
         for key, value in vars(module).items():
             if inspect.isfunction(value) and key not in _NOT_RECORDED.get(name, ()) and value.__module__ == name:
                 found[value] = "record"
-    for key in ("boolean_dispatch", "_overload", "is_scripting", "export", "ignore", "unused"):
-        value = getattr(torch._jit_internal, key, None)
-        if value in found:
-            del found[value]
+    found.update(_named(_RECORDED_FUNCTIONS, "record"))
     # max_pool1d and its kin are closures made by boolean_dispatch: one node under the public name
     for key, value in vars(torch.nn.functional).items():
         if inspect.isfunction(value) and value.__qualname__.startswith("boolean_dispatch.<locals>"):
@@ -168,13 +211,37 @@ def _tensor_methods() -> dict[Any, str]:
     return found
 
 
+def _autocast() -> Any:
+    """All that autocast depends on, or None while it is off."""
+    if not torch._C._is_any_autocast_enabled():
+        return None
+    devices = tuple(
+        (name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")
+    )
+    return torch.is_autocast_cache_enabled(), devices
+
+
+def _set_autocast(state: Any) -> None:
+    cache, devices = state or (True, (("cpu", False, None), ("cuda", False, None)))
+    torch.set_autocast_cache_enabled(cache)
+    for name, enabled, dtype in devices:
+        torch.set_autocast_enabled(name, enabled)
+        if dtype is not None:
+            torch.set_autocast_dtype(name, dtype)
+
+
+def _function_modes() -> Any:
+    """The torch-function modes that are on, such as the one that sets the default device."""
+    return tuple(map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack())))
+
+
 _READERS: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
     (torch.is_grad_enabled, torch._C._set_grad_enabled),
     (torch.is_inference_mode_enabled, lambda value: None),
     (torch.get_default_dtype, torch.set_default_dtype),
-    (torch._C._is_any_autocast_enabled, lambda value: None),
+    (_autocast, _set_autocast),
     (torch._C._get_deterministic_algorithms, lambda value: None),
-    (torch._C._len_torch_function_stack, lambda value: None),
+    (_function_modes, lambda value: None),
     (torch._C._len_torch_dispatch_stack, lambda value: None),
 ]
 
@@ -193,6 +260,12 @@ def tables() -> dict[str, Any]:
         calls[getattr(builtins, name)] = rule
     for name in _NATIVE_BUILTINS:
         calls[getattr(builtins, name)] = "native"
+    for name in _OPERATORS:
+        calls[getattr(operator, name)] = "operator"
+    calls[abs] = "abs"
+    for enter, (leave, *_) in _MANAGERS.items():
+        calls[enter] = "enter"
+        calls[leave] = "exit"
     calls[object.__getattribute__] = "object_getattr"
     calls[object.__setattr__] = "object_setattr"
     calls[object.__delattr__] = "object_delattr"
@@ -207,7 +280,6 @@ def tables() -> dict[str, Any]:
     calls.update(_named(_CONSTANT_FUNCTIONS, "constant"))
     calls.update(_named(_STATE_FUNCTIONS, "state"))
     calls.update(_named(_FALSE_FUNCTIONS, "false"))
-    calls.update(_named(["torch._C._log_api_usage_once"], "record"))
     calls.update(_named(_COMPILING_FUNCTIONS, "is_compiling"))
     calls.update(_named(_BREAKING_FUNCTIONS, "break"))
     harmless = set(_HARMLESS_TYPES)
@@ -219,7 +291,7 @@ def tables() -> dict[str, Any]:
         "constant_types": set(_CONSTANT_TYPES),
         "tensor_types": {torch.nn.Buffer},
         "graph_types": {torch.Generator, range},
-        "record_types": {torch._ops.OpOverload, torch._ops.OpOverloadPacket},
+        "record_types": {torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.FloatTensor)},
         "record_owners": {
             torch._C._VariableFunctionsClass, torch._C._VariableFunctions, torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special,
             "torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special",
@@ -227,6 +299,8 @@ def tables() -> dict[str, Any]:
         "native_modules": {"math", "cmath", "_operator", "_functools", "itertools", "_collections", "_bisect", "_heapq"},
         "state_readers": [read for read, _ in _READERS],
         "restore_state": _restore,
+        "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
+        "operator_abs": operator.abs,
     }  # fmt: skip
 
 

@@ -1,0 +1,20 @@
+/* How a compiled nn.Module is called. */
+#ifndef MG_WRAPPER_H
+#define MG_WRAPPER_H
+
+#include "cpython311.h"
+
+/* The class attributes `__call__` and `forward` of magneto's module wrapper. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *own;          /* strong: called if the wrapper has hooks of its own; or None */
+    PyObject *slow;         /* strong: called if the module has hooks, or another forward than the compiled one */
+    PyObject *inlined;      /* strong: called if the caller is being captured */
+    PyObject *global_hooks; /* strong: a tuple of dicts */
+} MgModuleCall;
+
+extern PyTypeObject MgModuleCall_Type;
+int mg_wrapper_types_ready(void);
+
+#endif

@@ -1,0 +1,185 @@
+"""Backends: finding them by name, and handing them a graph as `torch.compile` does."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._guards import (
+    CompileContext,
+    CompileId,
+    DuplicateInputs,
+    StorageOverlap,
+    TracingContext,
+    compile_context,
+    tracing,
+)
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from magneto import _core, _graph, exc
+from magneto._config import config
+
+log = logging.getLogger("magneto")
+
+Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
+
+_numbers = itertools.count()
+
+
+def find(
+    backend: str | Backend,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    dynamic: bool | None = None,
+) -> Backend | None:
+    """The backend of this name, with its options; None for the core's own replay of the graph."""
+    if mode is not None and options is not None:
+        raise RuntimeError("give either mode or options, not both")
+    if backend == "eager":
+        return None
+    if backend == "inductor":
+        wrapper: Any = torch._TorchCompileInductorWrapper
+        return wrapper(mode, options, dynamic)  # type: ignore[no-any-return]
+    if isinstance(backend, str):
+        return _Named(backend, _look_up(backend), mode, options)
+    if not callable(backend):
+        raise TypeError(f"a backend is a name or a callable, not {backend!r}")
+    if mode in (None, "default") and not options:
+        return backend
+    return _Named(exc.name_of(backend), backend, mode, options)
+
+
+def _look_up(name: str) -> Backend:
+    from torch._dynamo.backends import registry
+    from torch._dynamo.exc import InvalidBackend
+
+    try:
+        return registry.lookup_backend(name)
+    except InvalidBackend:
+        raise exc.InvalidBackend(name) from None
+
+
+def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
+    """The names that `backend=` takes, without those of the given tags; `None` for all of them.
+
+    They are torch's own, those of the entry-point group `torch_dynamo_backends`, and `eager`.
+    """
+    from torch._dynamo.backends import registry
+
+    return sorted({"eager", *registry.list_backends(exclude_tags)})
+
+
+class _Named:
+    """A backend with the mode and options that it is to be given."""
+
+    def __init__(self, name: str, backend: Backend, mode: str | None, options: dict[str, Any] | None) -> None:
+        self.compiler_name = name
+        self.compiler_fn = backend
+        self.kwargs: dict[str, Any] = {}
+        if mode is not None and mode != "default":
+            self.kwargs["mode"] = mode
+        if options:
+            self.kwargs["options"] = options
+
+    def __call__(self, module: fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        return self.compiler_fn(module, inputs, **self.kwargs)
+
+
+class Compiler:
+    """What the core calls with a new entry: makes the graph and has the backend compile it."""
+
+    def __init__(
+        self, backend: Backend, function: Any = None, seen: Callable[[fx.GraphModule], None] | None = None
+    ) -> None:
+        self.backend = backend
+        self.seen = seen
+        self.module: str | None = None
+        if isinstance(getattr(function, "__self__", None), torch.nn.Module) and function.__code__.co_argcount:
+            self.module = f"L[{function.__code__.co_varnames[0]!r}]"
+
+    def __call__(self, entry: _core.Entry) -> Any:
+        """What the backend made, with its guard on the inputs if it has one; None if the core is to run the graph."""
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        shapes = ShapeEnv()
+        module, inputs = _graph.build(entry, FakeTensorMode(shape_env=shapes), lazy=True, module=self.module)
+        number = CompileId(frame_id=next(_numbers), frame_compile_id=0)
+        module.meta["dynamo_compile_id"] = number
+        module.meta["backend_id"] = f"__compiled_fn_{number.frame_id}"
+        module.compile_subgraph_reason = None  # type: ignore[assignment]
+        if self.seen is not None:
+            self.seen(module)
+        # a mode of its own for the backend: the graph's example values may have been changed by its operations
+        context = TracingContext(FakeTensorMode(shape_env=shapes))
+        try:
+            with compile_context(CompileContext(number)), tracing(context):
+                compiled = self.backend(module, inputs)
+            if not callable(compiled):
+                raise TypeError(f"a backend must give a callable, and this one gave {compiled!r}")
+        except Exception as error:
+            if not config.suppress_errors:
+                raise exc.BackendCompilerFailed(self.backend, error) from error
+            text = f"the backend {exc.name_of(self.backend)!r} failed, and its graph runs without it: {error}"
+            warnings.warn(text, stacklevel=2)
+            log.debug("a backend failed", exc_info=error)
+            return None
+        check = _guard_on_inputs(context.guards_context.aotautograd_guards)
+        compiled = _not_lazy(compiled)
+        return compiled if check is None else (compiled, check)
+
+
+def _not_lazy(compiled: Any) -> Any:
+    """The real forward of a lazy GraphModule."""
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    module = compiled if isinstance(compiled, _LazyGraphModule) else getattr(compiled, "__self__", None)
+    if (
+        isinstance(module, _LazyGraphModule)
+        and getattr(compiled, "__name__", "_lazy_forward") == "_lazy_forward"
+    ):
+        _LazyGraphModule.force_recompile(module)
+        return module.forward
+    return compiled
+
+
+def _guard_on_inputs(guards: list[Any]) -> Callable[[tuple[Any, ...]], bool] | None:
+    """What AOTAutograd wants to hold of the graph's inputs, as a function of them."""
+    same: list[tuple[int, int]] = []
+    overlaps: list[tuple[list[int], list[int]]] = []
+    for guard in guards:
+        if isinstance(guard, DuplicateInputs):
+            same.append((_position(guard.input_source_a), _position(guard.input_source_b)))
+        elif isinstance(guard, StorageOverlap):
+            overlaps.append(
+                (
+                    [_position(source) for source in guard.overlapping_sources],
+                    [_position(source) for source in guard.non_overlapping_sources],
+                )
+            )
+        else:
+            raise exc.MagnetoError(f"the backend added a guard of an unknown kind: {guard!r}")
+    if not same and not overlaps:
+        return None
+
+    def check(inputs: tuple[Any, ...]) -> bool:
+        from torch._C._dynamo.guards import compute_overlapping_tensors
+
+        for a, b in same:
+            if inputs[a] is not inputs[b]:
+                return False
+        for with_overlap, without in overlaps:
+            tensors = [inputs[i] for i in with_overlap] + [inputs[i] for i in without]
+            if compute_overlapping_tensors(tensors, symbolic=False) != set(range(len(with_overlap))):
+                return False
+        return True
+
+    return check
+
+
+def _position(source: Any) -> int:
+    return int(source.index)

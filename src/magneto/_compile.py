@@ -1,0 +1,216 @@
+"""`magneto.compile` and what goes with it."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from magneto import _core, exc
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_made: weakref.WeakSet[_core.Compiled] = weakref.WeakSet()
+
+
+class Settings:
+    """How something is compiled; can be copied and pickled if its backend can."""
+
+    def __init__(
+        self,
+        *,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        backend: Any = "inductor",
+        mode: str | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.backend = backend
+        self.mode = mode
+        self.options = options
+        self.find()
+
+    def find(self) -> Any:
+        """The backend; raises if there is none of this name, or if it does not take the mode or options."""
+        from magneto import _backends
+
+        return _backends.find(self.backend, self.mode, self.options, self.dynamic)
+
+    def make(self, function: Callable[..., Any], name: str | None = None, seen: Any = None) -> _core.Compiled:
+        """A compiled callable for something that has a Python frame."""
+        from magneto import _backends, _events
+        from magneto import _runtime as _runtime  # sets the core up
+
+        backend = self.find()
+        observer = _events.Observer(name or exc.name_of(function), self.fullgraph)
+        compiler = None if backend is None else _backends.Compiler(backend, function, seen)
+        compiled = _core.Compiled(
+            function,
+            compiler,
+            observer.failed,
+            observer.missed,
+            captured=observer.captured,
+            fullgraph=self.fullgraph,
+        )
+        _made.add(compiled)
+        return compiled
+
+
+@overload
+def compile(
+    model: _F,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | Callable[..., Any] = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+    disable: bool = ...,
+) -> _F: ...
+
+
+@overload
+def compile(
+    model: None = ...,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | Callable[..., Any] = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+    disable: bool = ...,
+) -> Callable[[_F], _F]: ...
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Compile a function, a method, a callable object or an `nn.Module`, as `torch.compile` does.
+
+    Also a decorator, with or without arguments.
+
+    - `fullgraph`: raise `magneto.exc.Unsupported` where capture has to stop, in place of running that call in CPython.
+    - `dynamic`: taken for the sake of `torch.compile`; shapes are static so far.
+    - `backend`: a name (`magneto.list_backends()`), or a callable that gets a `torch.fx.GraphModule` and its example
+      inputs and gives a callable. `"eager"` runs the captured operations as they are.
+    - `mode`, `options`: for the backend, as in `torch.compile`.
+    - `disable`: give `model` back as it is.
+    """
+    if model is None:
+
+        def decorate(model: Any) -> Any:
+            if model is None:
+                raise RuntimeError("there is nothing to compile: the model is None")
+            return compile(
+                model,
+                fullgraph=fullgraph,
+                dynamic=dynamic,
+                backend=backend,
+                mode=mode,
+                options=options,
+                disable=disable,
+            )
+
+        return decorate
+    if not callable(model):
+        raise TypeError(f"only a callable can be compiled, not {model!r}")
+    if disable or getattr(model, "_magneto_disable", False) or getattr(model, "_torchdynamo_disable", False):
+        return model
+    import torch
+
+    settings = Settings(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options)
+    if isinstance(model, torch.nn.Module):
+        from magneto._module import OptimizedModule
+
+        if isinstance(model, torch.jit.ScriptModule):
+            return model
+        return OptimizedModule(getattr(model, "_orig_mod", model), settings)
+    if isinstance(model, _core.Compiled):
+        model = getattr(model, "__wrapped__", model.function)
+    compiled = settings.make(with_frame(model), exc.name_of(model))
+    functools.update_wrapper(compiled, model)
+    compiled._torchdynamo_orig_callable = model
+    return compiled
+
+
+def with_frame(function: Any) -> Any:
+    """A Python function or method that does what `function` does."""
+    if isinstance(function, types.FunctionType) or (
+        isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType)
+    ):
+        return function
+    if isinstance(function, types.MethodType) and isinstance(function.__func__, _core.Compiled):
+        return types.MethodType(function.__func__.function, function.__self__)
+    if not isinstance(function, type) and isinstance(type(function).__call__, types.FunctionType):
+        return types.MethodType(type(function).__call__, function)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _reduce(compiled: _core.Compiled) -> Any:
+    """A compiled function is pickled and copied as a function is: by its name."""
+    return compiled.__qualname__
+
+
+copyreg.pickle(_core.Compiled, _reduce)
+
+
+def is_compiling() -> bool:
+    """Whether the code that asks is being captured."""
+    return _core.capturing()
+
+
+def reset() -> None:
+    """Forget everything that was captured; the next call of each compiled callable captures again."""
+    for compiled in list(_made):
+        compiled.reset()
+
+
+def find_compiled(function: Any) -> list[_core.Compiled]:
+    """The core's callables behind something that `compile` gave."""
+    if isinstance(function, types.MethodType):
+        function = function.__func__
+    if isinstance(function, _core.Compiled):
+        return [function]
+    callables = getattr(function, "_magneto_callables", None)
+    if callables is not None:
+        return list(callables())
+    raise TypeError(f"magneto.compile did not make this: {function!r}")
+
+
+def allow_in_graph(function: _F) -> _F:
+    """Have calls of a function be one node of the graph, and not look into it. Also a decorator.
+
+    It must not do anything but compute tensors from its arguments.
+    """
+    return _rule(function, "record")
+
+
+def disable(function: _F) -> _F:
+    """Have captures stop at calls of a function. Also a decorator."""
+    function._magneto_disable = True  # type: ignore[attr-defined]
+    return _rule(function, "break")
+
+
+def _rule(function: _F, rule: str) -> _F:
+    if not callable(function):
+        raise TypeError(f"not a callable: {function!r}")
+    from magneto import _propagate, _runtime
+
+    _core.configure({"calls": {function: rule}}, _runtime.Twin, _propagate.propagate)
+    return function

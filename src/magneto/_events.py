@@ -1,0 +1,116 @@
+"""What the core tells while it captures: counted, logged, and turned into errors where that was asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import traceback
+import warnings
+from typing import Any
+
+from magneto import _core, _stack, exc
+from magneto._config import config
+from magneto._counters import counters
+
+log = logging.getLogger("magneto")
+
+OWN_ERRORS = frozenset(("EXCEPTION", "OPERATION_FAILED"))
+"""The reasons for which the program itself raises: it is run in CPython, which then does so."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BreakReason:
+    """Where capture stopped, and why."""
+
+    name: str
+    reason: str
+    detail: str | None
+    hint: str
+    user_stack: list[traceback.FrameSummary]
+    graph_break: bool = True
+
+    def __str__(self) -> str:
+        text = self.reason + (f": {self.detail}" if self.detail else "")
+        if self.user_stack:
+            frame = self.user_stack[-1]
+            text += f" ({frame.filename}:{frame.lineno}: {frame.line})"
+        return text
+
+
+class Observer:
+    """The core's ear for one compiled callable."""
+
+    def __init__(self, name: str, fullgraph: bool) -> None:
+        self.name = name
+        self.fullgraph = fullgraph
+        self.reasons: list[BreakReason] | None = None
+        self.seconds: list[float] = []
+
+    def captured(self, entry: _core.Entry, seconds: float) -> None:
+        """A capture succeeded."""
+        frames, stats = counters["frames"], counters["stats"]
+        frames["total"] += 1
+        frames["ok"] += 1
+        operations = entry.operations
+        if operations:
+            stats["calls_captured"] += operations
+            stats["unique_graphs"] += 1
+        self.seconds.append(seconds)
+
+    def failed(self, name: str, text: str, detail: str | None, where: _stack.Stack | None) -> None:
+        """A capture was aborted; the call is made in CPython unless this raises."""
+        counters["frames"]["total"] += 1
+        counters["graph_break"][text] += 1
+        reason = BreakReason(name, text, detail, _core.reasons()[name][1], _stack.user_frames(where))
+        if self.reasons is not None:
+            self.reasons.append(reason)
+        if name in OWN_ERRORS:
+            log.debug("%s is run in CPython: %s", self.name, reason)
+            return
+        if self.fullgraph:
+            counters["unimplemented"][text] += 1
+            raise exc.Unsupported(name, text, detail, reason.hint, reason.user_stack)
+        if config.verbose:
+            frames = "".join(traceback.StackSummary.from_list(reason.user_stack).format())
+            log.warning("%s is run in CPython: %s\n%s%s", self.name, reason, frames, reason.hint)
+        else:
+            log.info("%s is run in CPython: %s", self.name, reason)
+
+    def missed(self, texts: list[str], at_limit: bool) -> bool:
+        """A call fits no entry. True if this need not be told again at this limit."""
+        guard = texts[0] if texts else ""
+        if not at_limit:
+            for text in texts:
+                counters["recompiles"][text] += 1
+            if config.error_on_recompile:
+                raise exc.RecompileError(
+                    f"{self.name} would be captured again, because this does not hold:\n{_list(texts)}"
+                )
+            log.log(
+                logging.WARNING if config.verbose else logging.INFO,
+                "%s is captured again, because this does not hold:\n%s", self.name, _list(texts),
+            )  # fmt: skip
+            return False
+        text = (
+            f"{self.name} has reached the limit of {len(texts)} entries (magneto.config.recompile_limit), and a call "
+            f"fits none of them. The guard that failed last: {guard}"
+        )
+        counters["unimplemented"]["recompile_limit"] += 1
+        if self.fullgraph or config.fail_on_recompile_limit_hit:
+            raise exc.FailOnRecompileLimitHit(text)
+        warnings.warn(
+            f"{text}. Such calls run in eager from now on. Keep what the guard names the same from call to call, or "
+            "raise the limit; magneto.cache_entries() shows all guards.",
+            stacklevel=3,
+        )
+        return True
+
+
+def _list(texts: list[str]) -> str:
+    return "\n".join(f"  {text}" for text in texts)
+
+
+def observer_of(compiled: Any) -> Observer:
+    """The observer of a compiled callable."""
+    observer: Observer = compiled.failed.__self__
+    return observer

@@ -1,0 +1,182 @@
+"""The recording of an entry as a `torch.fx.GraphModule`, as TorchDynamo would give it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch import fx
+from torch._guards import Source
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
+
+from magneto import _core, _propagate, _stack
+
+_REQUIRES_GRAD, _PARAMETER, _CONJUGATE, _NEGATIVE = 1, 4, 8, 16
+
+
+class InputSource(Source):
+    """Where a graph's input comes from, as text such as `L['self']._parameters['weight']`."""
+
+    def __init__(self, text: str, index: int) -> None:
+        self.text = text
+        self.index = index
+
+    @property
+    def name(self) -> str:
+        """The text."""
+        return self.text
+
+    @property
+    def _name_template(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InputSource) and (other.text, other.index) == (self.text, self.index)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.index))
+
+    def __repr__(self) -> str:
+        return f"InputSource({self.text!r})"
+
+
+def _fake(meta: _core.Meta, mode: FakeTensorMode) -> FakeTensor:
+    """A FakeTensor with this metadata."""
+    if meta.flags & (_CONJUGATE | _NEGATIVE):
+        return _propagate.make_fake(meta, mode)  # type: ignore[return-value]
+    elem = torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device="meta")
+    if meta.flags & _REQUIRES_GRAD:
+        elem.requires_grad_(True)
+    fake = FakeTensor(mode, elem, meta.device)
+    if meta.flags & _PARAMETER:
+        fake._is_param = True
+    return fake
+
+
+def _example(value: Any, mode: FakeTensorMode) -> Any:
+    if type(value) is _core.Meta:
+        return _fake(value, mode)
+    if type(value) is list:
+        return [_example(item, mode) for item in value]
+    if isinstance(value, tuple) and type(value) is not torch.Size:
+        items = [_example(item, mode) for item in value]
+        if type(value) is tuple:
+            return tuple(items)
+        return type(value)._make(items) if hasattr(value, "_make") else type(value)(items)
+    return None if type(value) is _core.Ref else value
+
+
+def _argument(value: Any, nodes: dict[int, fx.Node]) -> Any:
+    """A recorded argument with nodes in place of references."""
+    kind = type(value)
+    if kind is _core.Ref:
+        return nodes[value.index]
+    if kind is tuple:
+        return tuple([_argument(item, nodes) for item in value])
+    if kind is list:
+        return [_argument(item, nodes) for item in value]
+    if kind is dict:
+        return {key: _argument(item, nodes) for key, item in value.items()}
+    if kind is slice:
+        return slice(
+            _argument(value.start, nodes), _argument(value.stop, nodes), _argument(value.step, nodes)
+        )
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return kind._make([_argument(item, nodes) for item in value])
+    return value
+
+
+def placeholder_name(text: str, known: set[str]) -> str:
+    """The name of the input at a source, such as `L_self_modules_lin_parameters_weight_`."""
+    name = re.sub(r"[^a-zA-Z0-9]+", "_", text)
+    if name in known:
+        number = 0
+        while f"{name}_{number}" in known:
+            number += 1
+        name = f"{name}_{number}"
+    known.add(name)
+    return name
+
+
+_PARAM = re.compile(r"(?:\._modules\['([^']*)'\])")
+
+
+def original_name(text: str) -> str | None:
+    """The name in the state_dict of the parameter or buffer at a source, or None if it is neither."""
+    match = re.search(r"\.(?:_parameters|_buffers)\['([^']*)'\]$", text)
+    if match is None or not text.startswith("L['"):
+        return None
+    return ".".join([*_PARAM.findall(text[: match.start()]), match[1]])
+
+
+def build(
+    entry: _core.Entry, mode: FakeTensorMode, *, lazy: bool = False, module: str | None = None
+) -> tuple[fx.GraphModule, list[Any]]:
+    """The graph of an entry, and the tensors that its inputs stood for when it was captured.
+
+    `module` is the source of the `nn.Module` whose method was captured, if it was one.
+    """
+    described, outputs, inputs = entry.describe()
+    graph = fx.Graph()
+    nodes: dict[int, fx.Node] = {}
+    texts = _stack.Formatter()
+    names: set[str] = set()
+    originals: dict[str, str] = {}
+    sources: dict[str, Source] = {}
+    placeholders = [item for item in described if item[1] == "placeholder"]
+    first_use: dict[int, str] = {}
+    for item in described:
+        if item[1] != "placeholder":
+            _first_uses((item[3], item[4]), item[6], first_use, texts)
+    for position, (index, _, _, _, _, value, _, text, _) in enumerate(placeholders):
+        name = placeholder_name(text, names)
+        kind = torch.nn.Parameter if value.flags & _PARAMETER else torch.Tensor
+        node = graph.create_node("placeholder", name, type_expr=kind)
+        source = InputSource(text, position)
+        original = original_name(text)
+        node.meta["stack_trace"] = first_use.get(index, "")
+        node.meta["example_value"] = _fake(value, mode)
+        static = original is not None or (module is not None and text.startswith(module))
+        node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"} if static else {}
+        node._dynamo_source = source
+        if original is not None:
+            originals[re.sub(r"[^a-zA-Z0-9]+", "_", text)] = original
+            sources[original] = source
+        nodes[index] = node
+    for index, kind, target, args, kwargs, value, stack, _, hint in described:
+        if kind == "placeholder":
+            continue
+        node = graph.create_node(
+            kind, target, _argument(args, nodes), _argument(kwargs, nodes) if kwargs else None
+        )
+        meta = node.meta
+        meta["source_fn_stack"] = [(node.name, target)]
+        meta["stack_trace"] = texts.format(stack)
+        if value is not None:
+            meta["example_value"] = _example(value, mode)
+        if hint is not None:
+            node._rename(hint)
+        nodes[index] = node
+    graph.output(tuple([nodes[index] for index in outputs]))
+    with _use_lazy_graph_module(lazy):
+        module = _make_graph_module(torch.nn.Module(), graph)
+    module.meta["dynamo_flat_name_to_original_fqn"] = originals
+    module._param_name_to_source = sources  # type: ignore[assignment]
+    return module, inputs
+
+
+def _first_uses(value: Any, stack: Any, found: dict[int, str], texts: _stack.Formatter) -> None:
+    kind = type(value)
+    if kind is _core.Ref:
+        if value.index not in found:
+            found[value.index] = texts.format(stack)
+    elif kind is dict:
+        for item in value.values():
+            _first_uses(item, stack, found, texts)
+    elif kind is slice:
+        _first_uses((value.start, value.stop, value.step), stack, found, texts)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _first_uses(item, stack, found, texts)

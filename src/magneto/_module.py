@@ -1,0 +1,131 @@
+"""A compiled `nn.Module`: stands for the module itself in all but its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any
+
+import torch
+from torch.nn.modules import module as nn_module
+
+from magneto import _core
+from magneto._compile import Settings
+
+_GLOBAL_HOOKS = (
+    nn_module._global_forward_hooks,
+    nn_module._global_forward_pre_hooks,
+    nn_module._global_backward_hooks,
+    nn_module._global_backward_pre_hooks,
+)
+
+_OWN = frozenset(("_orig_mod", "_settings", "_quick", "_hooked", "_initialized", "__dict__"))
+
+
+class OptimizedModule(torch.nn.Module):
+    """What `magneto.compile` gives for a module. `_orig_mod` is the module.
+
+    Attributes, parameters, `state_dict`, `train` and `eval`, hooks, copies and pickles are those of the module.
+    """
+
+    _orig_mod: torch.nn.Module
+    _quick: _core.Compiled | None
+    _hooked: _core.Compiled | None
+
+    def __init__(self, module: torch.nn.Module, settings: Settings) -> None:
+        # first of all, since other attributes are looked up there
+        object.__setattr__(self, "_orig_mod", module)
+        object.__setattr__(self, "_initialized", False)
+        super().__init__()
+        object.__delattr__(self, "_orig_mod")
+        self._orig_mod = module
+        object.__setattr__(self, "_initialized", True)
+        object.__setattr__(self, "_settings", settings)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make the callables anew."""
+        module = self._modules["_orig_mod"]
+        assert module is not None
+        settings: Settings = self.__dict__["_settings"]
+        name = type(module).__name__
+        object.__setattr__(self, "_quick", settings.make(module.forward, name) if self._is_plain() else None)
+        object.__setattr__(self, "_hooked", None)
+
+    def _magneto_callables(self) -> list[_core.Compiled]:
+        return [compiled for compiled in (self._quick, self._hooked) if compiled is not None]
+
+    def _call_slowly(self, *args: Any, **kwargs: Any) -> Any:
+        """A call with hooks on the module, or of a module whose `forward` was changed."""
+        module = self._orig_mod
+        if hasattr(module, "_initialize_hook") and hasattr(module, "_infer_parameters"):
+            module._infer_parameters(module, args, kwargs)  # type: ignore[operator]  # a lazy module: it gets its parameters now
+        quick, hooked = self._quick, self._hooked
+        if (quick is not None) is not self._is_plain() or (
+            quick is not None and quick.function != module.forward
+        ):
+            self._prepare()
+            quick, hooked = self._quick, self._hooked
+        if quick is not None and not _has_hooks(module):
+            return quick(*args, **kwargs)
+        if hooked is None:
+            hooked = self.__dict__["_settings"].make(module.__call__, type(module).__name__)
+            object.__setattr__(self, "_hooked", hooked)
+        return hooked(*args, **kwargs)
+
+    def _is_plain(self) -> bool:
+        """Whether a call of the module is that of its hooks and its forward."""
+        return type(self._orig_mod).__call__ is torch.nn.Module.__call__
+
+    def _call_inlined(self, *args: Any, **kwargs: Any) -> Any:
+        return self._orig_mod(*args, **kwargs)
+
+    forward = _core.ModuleCall(None, _call_slowly, _call_inlined, _GLOBAL_HOOKS)
+    __call__ = _core.ModuleCall(torch.nn.Module.__call__, _call_slowly, _call_inlined, _GLOBAL_HOOKS)
+
+    @property
+    def training(self) -> bool:
+        """Whether the module is in training mode."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        if self._initialized:  # nn.Module.__init__ sets it, and that is not meant for the module
+            self._orig_mod.training = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":
+            return self.__dict__["_modules"]["_orig_mod"]
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in _OWN or hasattr(type(self), name):
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __len__(self) -> int:
+        if isinstance(self._orig_mod, Sized):
+            return len(self._orig_mod)
+        raise TypeError(f"object of type {type(self._orig_mod).__name__!r} has no len()")
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._orig_mod, self.__dict__["_settings"])
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._orig_mod), *object.__dir__(self)})
+
+
+def _has_hooks(module: torch.nn.Module) -> bool:
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or any(_GLOBAL_HOOKS)
+    )

@@ -1,0 +1,411 @@
+"""Captured graphs against those that torch.compile gives for the same programs."""
+
+from __future__ import annotations
+
+import collections
+import operator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+import magneto
+
+GLOBAL = torch.arange(4.0)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.seq = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+        self.norm = nn.LayerNorm(4)
+        self.register_buffer("scale", torch.full((4,), 2.0))
+        self.extra = [torch.ones(4), torch.zeros(4)]
+        self.named = {"k": torch.ones(4)}
+        self.factor = 3
+
+    def forward(self, x):
+        z = self.lin(x)
+        h = torch.relu(z) + self.scale
+        h = self.norm(self.seq(h)) * self.factor
+        h += self.extra[0]
+        return h + self.named["k"], x.shape[0]
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4, bias=False)
+        self.b = nn.Linear(4, 4, bias=False)
+        self.b.weight = self.a.weight
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+        self.out = nn.Linear(8, 8)
+        self.drop = nn.Dropout(0.0)
+
+    def forward(self, x):
+        b, s, d = x.shape
+        q, k, v = self.qkv(x).view(b, s, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.drop(self.out(y.transpose(1, 2).reshape(b, s, d)))
+
+
+class Convolution(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 2, 3)
+        self.bn = nn.BatchNorm2d(2)
+        self.pool = nn.MaxPool2d(2)
+
+    def forward(self, x):
+        return self.pool(F.relu(self.bn(self.conv(x)))).flatten(1)
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@dataclass
+class Pair:
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+Point = collections.namedtuple("Point", "x y")
+
+
+def add(x, y):
+    return x + y
+
+
+def operators(x, y):
+    a = -x * 2 - y / 3
+    b = a @ y.T
+    c = (x > y) & (x < 2)
+    return a**2, b, ~c, x // 2, x % 3, abs(x)
+
+
+def reversed_operators(x, y):
+    return 1 - x, 2 / y, 2**x
+
+
+def methods(x, y):
+    h = x.sin().cos().add(y, alpha=2)
+    return h.view(-1).sum(), h.mean(dim=0, keepdim=True), h.t().contiguous()
+
+
+def functions(x, y):
+    a = torch.cat([x, y], dim=0)
+    b = torch.stack((x, y))
+    c = torch.where(x > 0, x, y)
+    return a, b, c, torch.einsum("ij,kj->ik", x, y)
+
+
+def indexing(x, y):
+    a = x[0]
+    b = x[:, 1:3]
+    c = x[..., None]
+    d = x[1, 2]
+    return a, b, c, d, x[[0, 1]], x[y > 0].shape if False else None
+
+
+def item_assignment(x, y):
+    z = x.clone()
+    z[0] = 1
+    z[:, 1] = y[:, 0]
+    return z
+
+
+def in_place(x, y):
+    z = x + 0
+    z += y
+    return z.mul_(2).add_(1)
+
+
+def several_results(x, y):
+    values, indices = x.max(dim=1)
+    a, b = y.chunk(2, dim=1)
+    top = torch.topk(x, 2)
+    return values, indices, a, top.values
+
+
+def factories(x, y):
+    return (
+        torch.zeros(2, 3) + torch.ones_like(x).sum(),
+        torch.arange(4),
+        torch.full((2,), 3.0),
+        x.new_zeros(2),
+    )
+
+
+def metadata(x, y):
+    return x.view(x.size(0) * x.shape[1]) * x.ndim, y.reshape(-1, x.dim())
+
+
+def global_tensor(x, y):
+    return x + GLOBAL * 2
+
+
+def containers(x, y):
+    d = {"a": x + 1, "b": [y * 2, x]}
+    return d["a"] + d["b"][0], Point(x + 2, y), tuple(t.sum() for t in d["b"])
+
+
+def loops(x, y):
+    for i in range(3):
+        x = x + i if i % 2 else x * y
+    return x
+
+
+def helper(x, scale=2):
+    t = x * scale
+    return t + 1
+
+
+def inlined(x, y):
+    a = helper(x)
+    b = helper(y, scale=3)
+    return a - b
+
+
+def closure_made_inside(x, y):
+    def inner(v):
+        w = v + x
+        return w * y
+
+    return inner(x) + inner(y)
+
+
+def dataclass_argument(x, y):
+    p = Pair(x + 1, y)
+    return p.first * p.second
+
+
+def no_grad(x, y):
+    with torch.no_grad():
+        a = x * 2
+    return a + y
+
+
+def keyword_arguments(x, y):
+    return F.softmax(x, dim=-1), torch.sum(y, dim=1, keepdim=True), F.gelu(x, approximate="tanh")
+
+
+def dtypes(x, y):
+    return x.to(torch.float64), y.half().float(), x.long(), x.type(torch.int32)
+
+
+def comprehension(x, y):
+    return [t * 2 for t in (x, y)], {k: v + 1 for k, v in enumerate([x, y])}
+
+
+def sorted_and_zip(x, y):
+    return [a + b for a, b in zip([x, y], [y, x])], [i * x for i in sorted([3, 1, 2], reverse=True)]
+
+
+def generator(x, y):
+    def steps():
+        yield x + 1
+        yield y * 2
+
+    first, second = steps()
+    return first @ second.T
+
+
+def unpacking(x, y):
+    a, b = x
+    return a + b, y
+
+
+def operator_module(x, y):
+    return operator.add(x, y), operator.matmul(x, y.T)
+
+
+def exceptions(x, y):
+    try:
+        raise ValueError("no")
+    except ValueError:
+        return x + y
+
+
+def unused_input(x, y):
+    return x.relu()
+
+
+def unused_result(x, y):
+    x * 2
+    return y + 1
+
+
+def no_operations(x, y):
+    return x
+
+
+PROGRAMS = [
+    add, operators, reversed_operators, methods, functions, indexing, item_assignment, in_place, several_results,
+    factories, metadata, global_tensor, containers, loops, inlined, closure_made_inside, dataclass_argument, no_grad,
+    keyword_arguments, dtypes, comprehension, sorted_and_zip, generator, unpacking, operator_module, exceptions,
+    unused_input, unused_result,
+]  # fmt: skip
+
+MODULES = [
+    (Block, (2, 4)),
+    (Tied, (2, 4)),
+    (Attention, (2, 3, 8)),
+    (Convolution, (2, 1, 8, 8)),
+    (Encoder, (2, 3, 8)),
+]
+
+
+def recorder():
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append((module, list(inputs)))
+        return module.forward
+
+    return backend, graphs
+
+
+def shape_of(graph: fx.Graph):
+    """What a graph is, without the names of its operations."""
+    numbers = {}
+    lines = []
+    for node in graph.nodes:
+        numbers[node] = len(numbers)
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: f"%{numbers[n]}")
+        target = node.target if node.op != "output" else "output"
+        lines.append((node.op, getattr(target, "__name__", target), str(args), str(dict(kwargs))))
+    return lines
+
+
+def both(function, *args):
+    backend, ours = recorder()
+    magneto.compile(function, backend=backend, fullgraph=True)(*args)
+    backend, theirs = recorder()
+    torch._dynamo.reset()
+    torch.compile(function, backend=backend, fullgraph=True)(*args)
+    return ours, theirs
+
+
+def compare(ours, theirs):
+    assert len(ours) == len(theirs) == 1
+    (module, inputs), (their_module, their_inputs) = ours[0], theirs[0]
+    assert shape_of(module.graph) == shape_of(their_module.graph)
+    for a, b in zip(module.graph.nodes, their_module.graph.nodes):
+        assert a.target is b.target or a.target == b.target
+        if a.op == "placeholder":
+            assert a.name == b.name
+            assert a.type == b.type
+            assert a.meta["tensor_dict"] == b.meta["tensor_dict"]
+        check_example(a.meta.get("example_value"), b.meta.get("example_value"))
+    assert all(a is b for a, b in zip(inputs, their_inputs))
+    module.graph.lint()
+
+
+def check_example(a, b):
+    if isinstance(b, torch.Tensor):
+        assert (a.shape, a.stride(), a.dtype, a.device) == (b.shape, b.stride(), b.dtype, b.device)
+        assert a.requires_grad == b.requires_grad
+        assert isinstance(a, torch.nn.Parameter) == isinstance(b, torch.nn.Parameter)
+    elif isinstance(b, (tuple, list)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b):
+            check_example(x, y)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_function(program):
+    compare(*both(program, torch.randn(2, 4), torch.rand(2, 4)))
+
+
+@pytest.mark.parametrize(("make", "size"), MODULES, ids=[make.__name__ for make, _ in MODULES])
+def test_module(make, size):
+    torch.manual_seed(0)
+    compare(*both(make(), torch.randn(size)))
+
+
+def test_gradients_are_in_the_metadata():
+    x = torch.randn(2, 4, requires_grad=True)
+    compare(*both(add, x, torch.randn(2, 4)))
+
+
+def test_no_graph_without_operations():
+    backend, graphs = recorder()
+    x = torch.ones(2)
+    assert magneto.compile(no_operations, backend=backend, fullgraph=True)(x, x + 1) is x
+    assert graphs == []
+
+
+def test_names_come_from_variables():
+    def program(x):
+        hidden = x + 1
+        other = hidden * 2
+        other = other.relu()
+        return other.sum()
+
+    (ours, _), (theirs, _) = (graphs[0] for graphs in both(program, torch.ones(2)))
+    names = [node.name for node in ours.graph.nodes]
+    assert (
+        names
+        == [node.name for node in theirs.graph.nodes]
+        == ["l_x_", "hidden", "other", "other_1", "sum_1", "output"]
+    )
+
+
+def test_stack_traces_show_the_users_lines():
+    backend, graphs = recorder()
+    magneto.compile(inlined, backend=backend)(torch.ones(2), torch.ones(2))
+    nodes = {node.name: node for node in graphs[0][0].graph.nodes}
+    text = nodes["t"].stack_trace
+    assert text.index("a = helper(x)") < text.index("t = x * scale")
+    assert f'File "{__file__}"' in text
+    assert "in helper" in text
+
+
+def test_frames_of_torch_are_left_out_of_stack_traces():
+    backend, graphs = recorder()
+    magneto.compile(Tied(), backend=backend)(torch.ones(2, 4))
+    for node in graphs[0][0].graph.nodes:
+        if node.op == "call_function":
+            assert "return self.b(self.a(x))" in node.stack_trace
+            assert "linear.py" not in node.stack_trace
+
+
+def test_source_fn_stack():
+    backend, graphs = recorder()
+    magneto.compile(add, backend=backend)(torch.ones(2), torch.ones(2))
+    node = list(graphs[0][0].graph.nodes)[2]
+    assert node.meta["source_fn_stack"] == [("add", operator.add)]
+
+
+def test_original_names_of_parameters():
+    backend, graphs = recorder()
+    module = Block()
+    magneto.compile(module, backend=backend)(torch.ones(2, 4))
+    names = set(graphs[0][0].meta["dynamo_flat_name_to_original_fqn"].values())
+    assert names == set(module.state_dict())
+
+
+def test_graph_module_computes_what_eager_does():
+    backend, graphs = recorder()
+    x, y = torch.randn(2, 4), torch.randn(2, 4)
+    magneto.compile(operators, backend=backend)(x, y)
+    module, inputs = graphs[0]
+    for ours, eager in zip(module(*inputs), operators(x, y)):
+        assert torch.equal(ours, eager)
