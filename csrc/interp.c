@@ -311,6 +311,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     PyObject **sp = locals + frame->stacktop;
     PyObject *kwnames = NULL;                       /* borrowed from consts; between KW_NAMES and CALL */
     MgCapture *const capture = mg_capture_active(); /* NULL in plain mode */
+    const int direct = capture != NULL && capture->direct; /* the caller is captured code, not C code */
     const uint8_t probe = MG_CHECKS || mg_interp_counting || capture != NULL ? 255 : 0;
     int oparg;
     frame->stacktop = -1;
@@ -646,11 +647,12 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     OP(IS_OP) {
         PyObject *right = POP();
         PyObject *left = TOP();
-        if (MG_UNLIKELY(capture != NULL) && mg_trace_distinct(capture, left, right) < 0) {
+        int same = EITHER(mg_trace_same(capture, left, right), left == right);
+        if (MG_UNLIKELY(same < 0)) {
             PUSH(right);
             goto error;
         }
-        TOP() = Py_NewRef((left == right) ^ oparg ? Py_True : Py_False);
+        TOP() = Py_NewRef(same ^ oparg ? Py_True : Py_False);
         Py_DECREF(left);
         Py_DECREF(right);
         DISPATCH();
@@ -713,6 +715,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     /* ---- building values ---- */
 
     OP(BUILD_TUPLE) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - oparg, oparg) < 0);
         PyObject *tuple = tuple_from_stack(sp, oparg);
         ERROR_IF(tuple == NULL);
         sp -= oparg;
@@ -721,6 +724,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(BUILD_LIST) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - oparg, oparg) < 0);
         PyObject *list = list_from_stack(sp, oparg);
         ERROR_IF(list == NULL);
         sp -= oparg;
@@ -729,6 +733,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(BUILD_SET) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - oparg, oparg) < 0);
         PyObject *set = set_from_stack(sp, oparg);
         sp = drop(sp, oparg);
         ERROR_IF(set == NULL);
@@ -737,6 +742,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(BUILD_MAP) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 2 * oparg, 2 * oparg) < 0);
         PyObject *dict = dict_from_stack(sp, oparg, NULL);
         ERROR_IF(dict == NULL);
         sp = drop(sp, 2 * oparg);
@@ -750,6 +756,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
             PyErr_SetString(PyExc_SystemError, "bad BUILD_CONST_KEY_MAP keys argument");
             goto error;
         }
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1 - oparg, oparg) < 0);
         PyObject *dict = dict_from_stack(sp - 1, oparg, keys);
         ERROR_IF(dict == NULL);
         sp = drop(sp, oparg + 1);
@@ -797,6 +804,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(LIST_APPEND) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         int status = PyList_Append(PEEK(oparg), value);
         Py_DECREF(value);
@@ -805,6 +813,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(SET_ADD) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         int status = PySet_Add(PEEK(oparg), value);
         Py_DECREF(value);
@@ -813,6 +822,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(MAP_ADD) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 2, 2) < 0);
         PyObject *value = POP();
         PyObject *key = POP();
         int status = PyDict_SetItem(PEEK(oparg), key, value);
@@ -1088,6 +1098,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(YIELD_VALUE) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         _PyFrame_GetGenerator(frame)->gi_frame_state = FRAME_SUSPENDED;
         frame->stacktop = (int)(sp - locals);
@@ -1110,6 +1121,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
 
     OP(RETURN_VALUE) {
+        ERROR_IF(MG_UNLIKELY(capture != NULL) && !direct && frame != capture->root &&
+                 mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         frame->stacktop = (int)(sp - locals);
         mg_recursion_leave(tstate);
