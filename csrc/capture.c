@@ -122,6 +122,7 @@ mg_capture_free(MgCapture *capture)
         Py_XDECREF(record->object);
         Py_XDECREF(record->view);
         Py_XDECREF(record->held);
+        Py_XDECREF(record->slots);
         PyMem_Free(record);
     }
     for (int i = 0; i < capture->argument_count; i++) {
@@ -256,6 +257,35 @@ mg_capture_guard_length(MgCapture *capture, MgSource *source, Py_ssize_t length)
         return fresh;
     }
     return add_guard(capture, (MgGuard){.kind = MG_GUARD_LENGTH, .source = source, .index = length});
+}
+
+int
+mg_capture_guard_limit(MgCapture *capture, MgSource *source, Py_ssize_t limit)
+{
+    int fresh = is_new(capture, MG_GUARD_LIMIT, source);
+    if (fresh <= 0) {
+        return fresh;
+    }
+    return add_guard(capture, (MgGuard){.kind = MG_GUARD_LIMIT, .source = source, .index = limit});
+}
+
+int
+mg_capture_guard_apart(MgCapture *capture, MgSource *const *sources, int count, int total)
+{
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)sizeof(int) * total);
+    if (bytes == NULL) {
+        return MG_ERR;
+    }
+    int *ids = (int *)(void *)PyBytes_AS_STRING(bytes);
+    MgSource *last = sources[0];
+    for (int i = 0; i < total; i++) {
+        ids[i] = sources[i]->id;
+        last = sources[i]->id > last->id ? sources[i] : last;
+    }
+    int result =
+        add_guard(capture, (MgGuard){.kind = MG_GUARD_APART, .source = last, .expected = bytes, .index = count});
+    Py_DECREF(bytes);
+    return result;
 }
 
 int

@@ -23,6 +23,8 @@ typedef enum {
     MG_KIND_LIST,     /* as itself for single reads, as a shadow otherwise; the same for the next two */
     MG_KIND_DICT,
     MG_KIND_SET,
+    MG_KIND_DEQUE,
+    MG_KIND_PROXY, /* a mappingproxy: as a proxy of what captured code sees of its dict */
     MG_KIND_CELL,
     MG_KIND_OPAQUE, /* as itself, guarded by identity; C code may not touch it */
 } MgKind;
@@ -33,8 +35,10 @@ typedef struct {
     MgSource *source; /* the first way to it; borrowed from the capture's sources */
     PyObject *view;   /* strong: what captured code sees; NULL while it is the object itself */
     PyObject *held; /* strong: writes held back, a dict of key -> value or the deletion mark; NULL if there are none */
+    PyObject *slots; /* strong: the same for the slots of an instance, by descriptor; NULL if there are none */
     MgKind kind;
     int provisional;
+    int exposed; /* C code may have looked into it and compared it: its content is guarded, and it must stay apart */
 } MgRecord;
 
 /* What must hold for the capture to be valid again. */
@@ -48,6 +52,9 @@ typedef enum {
     MG_GUARD_TENSOR,   /* metadata of the tensor is expected (an MgMeta) */
     MG_GUARD_ALIAS,    /* source is other */
     MG_GUARD_DISTINCT, /* source is not other */
+    MG_GUARD_APART,    /* the objects of some sources are no others': expected is bytes, see mg_capture_guard_apart */
+    MG_GUARD_METHODS,  /* special methods of the type: expected is a tuple of names and what they are, in turn */
+    MG_GUARD_LIMIT,    /* the limit of the deque is index */
 } MgGuardKind;
 
 typedef struct {
@@ -119,6 +126,8 @@ struct MgCapture {
     PyObject *managers;    /* strong: a list of (manager, context, node, exit function) that were entered; or NULL */
     long steps;            /* instructions executed so far */
     int suspended;         /* > 0 while code runs that is not to be captured */
+    int direct;            /* the next frame is called by captured code, not by C code */
+    int quiet;             /* > 0 while tensors are reached that nobody has used yet */
 
     /* breaks; see exit.c */
     int can_break;          /* a snapshot is wanted if the capture must stop */
@@ -157,7 +166,11 @@ int mg_capture_check(MgCapture *capture);
 /* Adds a guard unless there is one of this kind on the source already. `expected` is borrowed. */
 int mg_capture_guard(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected);
 int mg_capture_guard_length(MgCapture *capture, MgSource *source, Py_ssize_t length);
+int mg_capture_guard_limit(MgCapture *capture, MgSource *source, Py_ssize_t limit);
 int mg_capture_guard_pair(MgCapture *capture, MgGuardKind kind, MgSource *source, MgSource *other);
+
+/* The first `count` of `total` sources must be distinct objects, and none of them one of the rest. */
+int mg_capture_guard_apart(MgCapture *capture, MgSource *const *sources, int count, int total);
 
 /* A tuple of (code, line) for the frames from the root to the current one. New. */
 PyObject *mg_capture_stack(MgCapture *capture);

@@ -6,6 +6,7 @@
 #include "entry.h"
 
 #include "rules.h"
+#include "shadow.h"
 #include "world.h"
 
 #include <structmember.h>
@@ -77,27 +78,40 @@ list_effects(Maker *maker, MgRecord *record)
     return result;
 }
 
+/* The whole content of a container becomes that of `content`, which it steals; NULL if that could not be made. */
+static int
+replace_effect(Maker *maker, MgRecord *record, PyObject *content)
+{
+    int result = content == NULL || PyList_Append(maker->planner.capture->keep, content) < 0
+                     ? MG_ERR
+                     : add_effect(maker, MG_EFFECT_REPLACE, record->source, NULL, 0, content);
+    Py_XDECREF(content);
+    return result;
+}
+
 static int
 dict_effects(Maker *maker, MgRecord *record)
 {
     PyObject *before = record->object, *now = record->view;
-    Py_ssize_t a = 0, b = 0;
+    MgDictWalk a = {0}, b = {0};
     PyObject *key, *value, *old_key, *old_value;
     /* the old keys must be the first of the new ones, in the same order */
     int in_order = 1;
-    while (in_order && PyDict_Next(before, &a, &old_key, &old_value)) {
-        in_order = PyDict_Next(now, &b, &key, &value) && key == old_key;
+    while (in_order && mg_dict_next(before, &a, &old_key, &old_value)) {
+        in_order = mg_dict_next(now, &b, &key, &value) && key == old_key;
     }
     if (!in_order) {
-        PyObject *copy = PyDict_Copy(now);
-        int result = copy == NULL || PyList_Append(maker->planner.capture->keep, copy) < 0
-                         ? MG_ERR
-                         : add_effect(maker, MG_EFFECT_REPLACE, record->source, NULL, 0, copy);
-        Py_XDECREF(copy);
-        return result;
+        PyObject *copy = PyDict_New();
+        b = (MgDictWalk){0};
+        while (copy != NULL && mg_dict_next(now, &b, &key, &value)) {
+            if (PyDict_SetItem(copy, key, value) < 0) {
+                Py_CLEAR(copy);
+            }
+        }
+        return replace_effect(maker, record, copy);
     }
-    b = 0;
-    while (PyDict_Next(now, &b, &key, &value)) {
+    b = (MgDictWalk){0};
+    while (mg_dict_next(now, &b, &key, &value)) {
         PyObject *old = PyDict_GetItemWithError(before, key);
         if (old != NULL && is_unchanged(maker->planner.capture, value, old)) {
             continue;
@@ -116,12 +130,18 @@ set_effects(Maker *maker, MgRecord *record)
     if (same != 0) {
         return same < 0 ? MG_ERR : MG_OK;
     }
-    PyObject *copy = PySet_New(record->view);
-    int result = copy == NULL || PyList_Append(maker->planner.capture->keep, copy) < 0
-                     ? MG_ERR
-                     : add_effect(maker, MG_EFFECT_REPLACE, record->source, NULL, 0, copy);
-    Py_XDECREF(copy);
-    return result;
+    return replace_effect(maker, record, PySet_New(record->view));
+}
+
+static int
+deque_effects(Maker *maker, MgRecord *record)
+{
+    Py_ssize_t size = Py_SIZE(record->view);
+    int same = size == Py_SIZE(record->object);
+    for (Py_ssize_t i = 0; same && i < size; i++) {
+        same = is_unchanged(maker->planner.capture, mg_deque_item(record->view, i), mg_deque_item(record->object, i));
+    }
+    return same ? MG_OK : replace_effect(maker, record, PySequence_List(record->view));
 }
 
 static int
@@ -129,11 +149,32 @@ held_effects(Maker *maker, MgRecord *record)
 {
     Py_ssize_t position = 0;
     PyObject *key, *value;
-    MgEffectKind kind = record->kind == MG_KIND_CELL       ? MG_EFFECT_CELL_SET
-                        : record->kind == MG_KIND_INSTANCE ? MG_EFFECT_SLOT_SET
-                                                           : MG_EFFECT_DICT_SET;
+    MgEffectKind kind = record->kind == MG_KIND_CELL ? MG_EFFECT_CELL_SET : MG_EFFECT_DICT_SET;
     while (PyDict_Next(record->held, &position, &key, &value)) {
+        if (value == mg_capture_deleted && kind == MG_EFFECT_DICT_SET) {
+            int present = PyDict_Contains(record->object, key);
+            if (present <= 0) {
+                if (present < 0) {
+                    return MG_ERR;
+                }
+                continue; /* it was made and deleted */
+            }
+        }
         if (add_effect(maker, kind, record->source, key, 0, value == mg_capture_deleted ? NULL : value) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+static int
+slot_effects(Maker *maker, MgRecord *record)
+{
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(record->slots, &position, &key, &value)) {
+        if (add_effect(maker, MG_EFFECT_SLOT_SET, record->source, key, 0,
+                       value == mg_capture_deleted ? NULL : value) < 0) {
             return MG_ERR;
         }
     }
@@ -147,11 +188,15 @@ collect_effects(Maker *maker)
     for (int i = 0; i < capture->record_count; i++) { /* the list may grow while it is walked */
         MgRecord *record = capture->record_list[i];
         int result = MG_OK;
+        if (record->slots != NULL && slot_effects(maker, record) < 0) {
+            return MG_ERR;
+        }
         if (record->view != NULL && record->kind != MG_KIND_TENSOR) {
-            result = record->kind == MG_KIND_LIST   ? list_effects(maker, record)
-                     : record->kind == MG_KIND_DICT ? dict_effects(maker, record)
-                     : record->kind == MG_KIND_SET  ? set_effects(maker, record)
-                                                    : MG_OK;
+            result = record->kind == MG_KIND_LIST    ? list_effects(maker, record)
+                     : record->kind == MG_KIND_DICT  ? dict_effects(maker, record)
+                     : record->kind == MG_KIND_SET   ? set_effects(maker, record)
+                     : record->kind == MG_KIND_DEQUE ? deque_effects(maker, record)
+                                                     : MG_OK;
         }
         else if (record->held != NULL) {
             result = held_effects(maker, record);
@@ -164,14 +209,38 @@ collect_effects(Maker *maker)
 }
 
 static int
+replace_content(PyObject *target, PyObject *content)
+{
+    if (mg_shadow_clear(target) < 0) {
+        return MG_ERR;
+    }
+    if (PyAnySet_Check(target)) {
+        return _PySet_Update(target, content);
+    }
+    if (PyDict_Check(target)) {
+        Py_ssize_t position = 0;
+        PyObject *key, *value;
+        while (PyDict_Next(content, &position, &key, &value)) {
+            if (mg_shadow_set(target, key, value) < 0) {
+                return MG_ERR;
+            }
+        }
+        return MG_OK;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(content); i++) {
+        if (mg_shadow_add(target, PyList_GET_ITEM(content, i)) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+static int
 apply_effect(const MgEffect *effect, PyObject *target, PyObject *value)
 {
     switch (effect->kind) {
         case MG_EFFECT_DICT_SET:
-            if (value == NULL) {
-                return PyDict_DelItem(target, effect->key);
-            }
-            return PyDict_SetItem(target, effect->key, value);
+            return mg_shadow_set(target, effect->key, value);
         case MG_EFFECT_SLOT_SET: {
             PyObject **slot = (PyObject **)((char *)target + ((PyMemberDescrObject *)effect->key)->d_member->offset);
             Py_XSETREF(*slot, Py_XNewRef(value));
@@ -182,11 +251,7 @@ apply_effect(const MgEffect *effect, PyObject *target, PyObject *value)
         case MG_EFFECT_LIST_TAIL:
             return PyList_SetSlice(target, effect->index, PyList_GET_SIZE(target), value);
         case MG_EFFECT_REPLACE:
-            if (PyDict_Check(target)) {
-                PyDict_Clear(target);
-                return PyDict_Update(target, value);
-            }
-            return PySet_Clear(target) < 0 ? -1 : _PySet_Update(target, value);
+            return replace_content(target, value);
     }
     return -1;
 }
@@ -351,6 +416,68 @@ collect_frames(Maker *maker)
     return MG_OK;
 }
 
+/* 1 if an effect changes the object of the record. */
+static int
+is_changed(const MgEntry *entry, const MgRecord *record)
+{
+    for (int i = 0; i < entry->effect_count; i++) {
+        if (entry->effects[i].target == record->source->id) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Objects that were changed must be no other objects of their type that were read; objects that C code may have compared
+ * must stay different objects. */
+static int
+guard_apart(MgCapture *capture, const MgEntry *entry)
+{
+    int count = capture->record_count, result = MG_OK;
+    MgSource **sources = PyMem_Calloc((size_t)count + 1, sizeof(MgSource *));
+    uint8_t *marks = PyMem_Calloc((size_t)count + 1, 1); /* 1: compared, 2: changed, 4: done */
+    if (sources == NULL || marks == NULL) {
+        PyErr_NoMemory();
+        result = MG_ERR;
+    }
+    for (int i = 0; result == MG_OK && i < count; i++) {
+        MgRecord *record = capture->record_list[i];
+        if (record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_OPAQUE || record->kind == MG_KIND_TENSOR ||
+            record->kind == MG_KIND_TUPLE || record->provisional) {
+            marks[i] = 4;
+            continue;
+        }
+        marks[i] = (uint8_t)((record->exposed && record->kind == MG_KIND_INSTANCE ? 1 : 0) |
+                             (is_changed(entry, record) ? 2 : 0));
+    }
+    for (int i = 0; result == MG_OK && i < count; i++) {
+        if (marks[i] != 1 && marks[i] != 2 && marks[i] != 3) {
+            continue;
+        }
+        PyTypeObject *type = Py_TYPE(capture->record_list[i]->object);
+        int first = 0, total = 0, changed = 0;
+        for (int j = i; j < count; j++) { /* those that are compared or changed */
+            if ((marks[j] & 3) && !(marks[j] & 4) && Py_TYPE(capture->record_list[j]->object) == type) {
+                sources[total++] = capture->record_list[j]->source;
+                changed = changed || (marks[j] & 2);
+                marks[j] |= 4;
+            }
+        }
+        first = total;
+        for (int j = 0; changed && j < count; j++) { /* the rest of that type */
+            if (marks[j] == 0 && Py_TYPE(capture->record_list[j]->object) == type) {
+                sources[total++] = capture->record_list[j]->source;
+            }
+        }
+        if (total > 1) {
+            result = mg_capture_guard_apart(capture, sources, first, total);
+        }
+    }
+    PyMem_Free(sources);
+    PyMem_Free(marks);
+    return result;
+}
+
 MgEntry *
 mg_entry_new(MgCapture *capture, PyObject *result)
 {
@@ -376,6 +503,9 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     entry->output_count = maker.planner.output_count;
     if (status == MG_OK) {
         status = guard_distinct(capture);
+    }
+    if (status == MG_OK) {
+        status = guard_apart(capture, entry);
     }
     if (status == MG_OK) {
         status = mg_guard_compile(&entry->guards, capture);

@@ -5,6 +5,7 @@
 #include "guard.h"
 
 #include "rules.h"
+#include "shadow.h"
 
 static MgTensorCheck *
 tensor_check(PyObject *tensor)
@@ -112,6 +113,21 @@ same_value(PyObject *value, PyObject *expected)
     if (Py_TYPE(value) != type) {
         return 0;
     }
+    if (type == &PyTuple_Type) {
+        if (PyTuple_GET_SIZE(value) != PyTuple_GET_SIZE(expected)) {
+            return 0;
+        }
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+            int same = same_value(PyTuple_GET_ITEM(value, i), PyTuple_GET_ITEM(expected, i));
+            if (same <= 0) {
+                return same;
+            }
+        }
+        return 1;
+    }
+    while (type->tp_flags & Py_TPFLAGS_HEAPTYPE && type->tp_base != NULL) {
+        type = type->tp_base; /* a Python class over a number or a string: the value, with no code of the class */
+    }
     if (type == &PyFloat_Type) { /* by bits: -0.0 is not 0.0, and nan is nan */
         double a = PyFloat_AS_DOUBLE(value), b = PyFloat_AS_DOUBLE(expected);
         return memcmp(&a, &b, sizeof(double)) == 0;
@@ -119,25 +135,104 @@ same_value(PyObject *value, PyObject *expected)
     if (type == &PyComplex_Type) {
         return memcmp(&((PyComplexObject *)value)->cval, &((PyComplexObject *)expected)->cval, sizeof(Py_complex)) == 0;
     }
-    return PyObject_RichCompareBool(value, expected, Py_EQ);
+    if (type != &PyLong_Type && type != &PyUnicode_Type && type != &PyBytes_Type && type != mg_torch.device) {
+        return 0;
+    }
+    PyObject *result = type->tp_richcompare(value, expected, Py_EQ);
+    Py_XDECREF(result);
+    return result == NULL ? -1 : result == Py_True;
 }
 
 static int
 same_keys(PyObject *dict, PyObject *keys)
 {
-    if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) {
+    Py_ssize_t size = PyTuple_GET_SIZE(keys), i = 0;
+    PyObject *key, *value;
+    if (PyAnySet_Check(dict)) {
+        Py_ssize_t position = 0;
+        Py_hash_t hash;
+        int same = PySet_GET_SIZE(dict) == size;
+        while (same > 0 && i < size && _PySet_NextEntry(dict, &position, &key, &hash)) {
+            same = same_value(key, PyTuple_GET_ITEM(keys, i++));
+        }
+        return same;
+    }
+    if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != size) {
         return 0;
     }
-    Py_ssize_t position = 0, i = 0;
-    PyObject *key, *value;
-    while (PyDict_Next(dict, &position, &key, &value)) {
+    MgDictWalk walk = {0};
+    while (i < size && mg_dict_next(dict, &walk, &key, &value)) {
         PyObject *expected = PyTuple_GET_ITEM(keys, i++);
         if (key != expected && !(PyUnicode_CheckExact(key) && PyUnicode_CheckExact(expected)
                                      ? PyUnicode_Compare(key, expected) == 0
-                                     : PyLong_CheckExact(key) && same_value(key, expected) == 1)) {
+                                     : same_value(key, expected) == 1)) {
             return 0;
         }
     }
+    return i == size;
+}
+
+/* 1 if the first `count` of some registers hold distinct objects, and none of them one of the rest. */
+static int
+are_apart(PyObject *ids, Py_ssize_t count, PyObject **registers)
+{
+    const int *id = (const int *)(const void *)PyBytes_AS_STRING(ids);
+    Py_ssize_t total = PyBytes_GET_SIZE(ids) / (Py_ssize_t)sizeof(int);
+    if (count <= 8) {
+        for (Py_ssize_t i = 0; i < count; i++) {
+            for (Py_ssize_t j = i + 1; j < total; j++) {
+                if (registers[id[i]] == registers[id[j]]) {
+                    return 0;
+                }
+            }
+        }
+        return 1;
+    }
+    enum { SMALL = 256 };
+    PyObject *small[SMALL];
+    size_t room = SMALL;
+    while (room < 2 * (size_t)count) {
+        room *= 2;
+    }
+    PyObject **table = room == SMALL ? small : PyMem_Malloc(sizeof(PyObject *) * room);
+    if (table == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memset(table, 0, sizeof(PyObject *) * room);
+    int apart = 1;
+    for (Py_ssize_t i = 0; apart && i < total; i++) {
+        PyObject *object = registers[id[i]];
+        size_t at = ((uintptr_t)object >> 4) & (room - 1);
+        while (table[at] != NULL && table[at] != object) {
+            at = (at + 1) & (room - 1);
+        }
+        apart = table[at] != object;
+        if (i < count) {
+            table[at] = object;
+        }
+    }
+    if (table != small) {
+        PyMem_Free(table);
+    }
+    return apart;
+}
+
+/* 1 if a type's special methods are what they were. Remembers the version of the type for which that holds. */
+static int
+same_methods(PyTypeObject *type, MgCheck *check)
+{
+    if (MG_LIKELY(type->tp_version_tag != 0 && type->tp_version_tag == (unsigned int)check->index)) {
+        return 1;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check->expected); i += 2) {
+        PyObject *expected = PyTuple_GET_ITEM(check->expected, i + 1);
+        PyObject *found = _PyType_Lookup(type, PyTuple_GET_ITEM(check->expected, i));
+        if (found == NULL ? expected != Py_None : found != expected) {
+            return 0;
+        }
+    }
+    check->index = type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? (Py_ssize_t)type->tp_version_tag : 0;
     return 1;
 }
 
@@ -160,7 +255,7 @@ same_tensor(PyObject *tensor, const MgTensorCheck *check)
 
 /* One check: 1, 0 or -1. */
 static int
-run_check(const MgCheck *check, PyObject **registers)
+run_check(MgCheck *check, PyObject **registers)
 {
     PyObject *value = registers[check->source];
     if (check->kind == MG_GUARD_ABSENT) {
@@ -180,9 +275,16 @@ run_check(const MgCheck *check, PyObject **registers)
             if (PyTuple_Check(value) || PyList_Check(value)) {
                 return Py_SIZE(value) == check->index;
             }
-            return PyDict_Check(value)     ? PyDict_GET_SIZE(value) == check->index
-                   : PyAnySet_Check(value) ? PySet_GET_SIZE(value) == check->index
-                                           : 0;
+            return PyDict_Check(value)                           ? PyDict_GET_SIZE(value) == check->index
+                   : PyAnySet_Check(value)                       ? PySet_GET_SIZE(value) == check->index
+                   : PyObject_TypeCheck(value, mg_deque_type) ? Py_SIZE(value) == check->index
+                                                                 : 0;
+        case MG_GUARD_LIMIT:
+            return PyObject_TypeCheck(value, mg_deque_type) && mg_deque_limit(value) == check->index;
+        case MG_GUARD_APART:
+            return are_apart(check->expected, check->index, registers);
+        case MG_GUARD_METHODS:
+            return PyType_Check(value) && same_methods((PyTypeObject *)value, check);
         case MG_GUARD_KEYS:
             return same_keys(value, check->expected);
         case MG_GUARD_TENSOR:
@@ -280,6 +382,20 @@ mg_guard_text(const MgProgram *program, int index)
             break;
         case MG_GUARD_KEYS:
             text = PyUnicode_FromFormat("tuple(%U) == %R", source, check->expected);
+            break;
+        case MG_GUARD_APART: {
+            const int *id = (const int *)(const void *)PyBytes_AS_STRING(check->expected);
+            other = mg_guard_source_text(program, id[0]);
+            text = other == NULL ? NULL
+                                 : PyUnicode_FromFormat("%U and %zd others are distinct objects", other,
+                                                        PyBytes_GET_SIZE(check->expected) / (Py_ssize_t)sizeof(int) - 1);
+            break;
+        }
+        case MG_GUARD_METHODS:
+            text = PyUnicode_FromFormat("special methods of %U", source);
+            break;
+        case MG_GUARD_LIMIT:
+            text = PyUnicode_FromFormat("%U.maxlen == %zd", source, check->index);
             break;
         case MG_GUARD_TENSOR:
             text = tensor_text(source, check);

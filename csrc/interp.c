@@ -340,7 +340,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     const uint8_t probe = MG_CHECKS || mg_interp_counting || capture != NULL || compiled != NULL ? 255 : 0;
     int chained = 0; /* the next instruction belongs to the one before it */
     int skip = 0;    /* instructions to be executed before capture is tried again */
-    const int direct = capture != NULL ? mg_trace_direct(capture) : 0;
+    const int called_directly = capture != NULL ? mg_trace_direct(capture) : 0;
+    const int direct = capture != NULL && capture->direct; /* the caller is captured code, not C code */
     MgUnit *break_next = NULL, *await_next = NULL;
     PyObject **break_sp = NULL, **await_sp = NULL;
     long break_step = 0;
@@ -699,12 +700,13 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     OP(IS_OP) {
         PyObject *right = POP();
         PyObject *left = TOP();
-        if (MG_UNLIKELY(capture != NULL) && mg_trace_distinct(capture, left, right) < 0) {
-            STOP_IF(1);
+        int same = EITHER(mg_trace_same(capture, left, right), left == right);
+        STOP_IF(same < 0);
+        if (MG_UNLIKELY(same < 0)) {
             PUSH(right);
             goto error;
         }
-        TOP() = Py_NewRef((left == right) ^ oparg ? Py_True : Py_False);
+        TOP() = Py_NewRef(same ^ oparg ? Py_True : Py_False);
         Py_DECREF(left);
         Py_DECREF(right);
         DISPATCH();
@@ -772,6 +774,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     /* ---- building values ---- */
 
     OP(BUILD_TUPLE) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - oparg, oparg) < 0);
         PyObject *tuple = tuple_from_stack(sp, oparg);
         ERROR_IF(tuple == NULL);
         sp -= oparg;
@@ -780,6 +783,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(BUILD_LIST) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - oparg, oparg) < 0);
         PyObject *list = list_from_stack(sp, oparg);
         ERROR_IF(list == NULL);
         sp -= oparg;
@@ -788,6 +792,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(BUILD_SET) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - oparg, oparg) < 0);
         PyObject *set = set_from_stack(sp, oparg);
         sp = drop(sp, oparg);
         ERROR_IF(set == NULL);
@@ -796,6 +801,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(BUILD_MAP) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 2 * oparg, 2 * oparg) < 0);
         PyObject *dict = dict_from_stack(sp, oparg, NULL);
         ERROR_IF(dict == NULL);
         sp = drop(sp, 2 * oparg);
@@ -809,6 +815,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
             PyErr_SetString(PyExc_SystemError, "bad BUILD_CONST_KEY_MAP keys argument");
             goto error;
         }
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1 - oparg, oparg) < 0);
         PyObject *dict = dict_from_stack(sp - 1, oparg, keys);
         ERROR_IF(dict == NULL);
         sp = drop(sp, oparg + 1);
@@ -857,6 +864,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(LIST_APPEND) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         int status = PyList_Append(PEEK(oparg), value);
         Py_DECREF(value);
@@ -865,6 +873,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(SET_ADD) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         int status = PySet_Add(PEEK(oparg), value);
         Py_DECREF(value);
@@ -873,6 +882,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(MAP_ADD) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 2, 2) < 0);
         PyObject *value = POP();
         PyObject *key = POP();
         int status = PyDict_SetItem(PEEK(oparg), key, value);
@@ -1168,6 +1178,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(YIELD_VALUE) {
+        ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         _PyFrame_GetGenerator(frame)->gi_frame_state = FRAME_SUSPENDED;
         frame->stacktop = (int)(sp - locals);
@@ -1191,6 +1202,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(RETURN_VALUE) {
+        ERROR_IF(MG_UNLIKELY(capture != NULL) && !direct && frame != capture->root &&
+                 mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         frame->stacktop = (int)(sp - locals);
         mg_recursion_leave(tstate);
@@ -1626,7 +1639,7 @@ resume:
 stopped:
     /* The capture must stop before this instruction. */
     mg_exit_take(capture, frame, break_next, break_sp, await_sp != NULL ? await_next : NULL, await_sp, break_step,
-                 direct);
+                 called_directly);
     sp = break_sp;
     goto unwind;
 

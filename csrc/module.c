@@ -5,6 +5,7 @@
 #include "interp.h"
 #include "record.h"
 #include "rules.h"
+#include "shadow.h"
 #include "wrapper.h"
 #include "trace.h"
 
@@ -130,7 +131,7 @@ core_configure(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!OO", &PyDict_Type, &tables, &twin_class, &propagate)) {
         return NULL;
     }
-    if (mg_torch_init() < 0 || mg_twin_init(twin_class) < 0 || mg_record_init(propagate) < 0 ||
+    if (mg_shadow_init() < 0 || mg_torch_init() < 0 || mg_twin_init(twin_class) < 0 || mg_record_init(propagate) < 0 ||
         mg_rules_configure(tables) < 0) {
         return NULL;
     }

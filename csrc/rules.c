@@ -822,6 +822,22 @@ done:
     return result;
 }
 
+/* An outside weak reference is called. It is guarded by identity, and so is what it refers to. */
+static PyObject *
+call_weakref(MgCapture *capture, PyObject *reference)
+{
+    PyObject *object = PyWeakref_GET_OBJECT(reference);
+    MgRecord *record = mg_world_record(capture, object);
+    if (mg_world_record(capture, reference) == NULL || record == NULL || record->object != object) {
+        return unknown_call(capture, reference);
+    }
+    PyObject *view = mg_world_touch(capture, Py_NewRef(object));
+    if (view != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, object) < 0) {
+        Py_CLEAR(view);
+    }
+    return view;
+}
+
 /* 1 for a function of TorchDynamo's own: it keeps books that are no part of the program. */
 static int
 is_bookkeeping(PyFunctionObject *function)
@@ -849,7 +865,10 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     }
     if (type == &PyFunction_Type) { /* inlined: its frame is captured */
         capture->direct_pending = capture->pure;
-        return mg_world_touch(capture, PyObject_Vectorcall(callable, args, nargsf, kwnames));
+        capture->direct = 1;
+        PyObject *result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+        capture->direct = 0;
+        return mg_world_touch(capture, result);
     }
     if (type == &PyMethod_Type) {
         PyObject *function = PyMethod_GET_FUNCTION(callable), *self = PyMethod_GET_SELF(callable);
@@ -907,6 +926,9 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         Py_XDECREF(class);
         Py_XDECREF(descriptor);
         return result;
+    }
+    if (PyWeakref_CheckRefExact(callable) && count == 0 && kwnames == NULL) {
+        return call_weakref(capture, callable);
     }
     if (in_set(rules.record_types, (PyObject *)type)) {
         return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);

@@ -5,6 +5,8 @@
  * loads everything with no recursion. Loading runs no Python code, so that what was loaded stays valid. */
 #include "source.h"
 
+#include "shadow.h"
+
 #include <structmember.h>
 
 MgSource *
@@ -102,7 +104,8 @@ slot_value(PyObject *object, PyObject *descriptor)
         return NULL;
     }
     PyMemberDescrObject *member = (PyMemberDescrObject *)descriptor;
-    if (member->d_member->type != T_OBJECT_EX || !PyObject_TypeCheck(object, member->d_common.d_type)) {
+    int type = member->d_member->type;
+    if ((type != T_OBJECT_EX && type != T_OBJECT) || !PyObject_TypeCheck(object, member->d_common.d_type)) {
         return NULL;
     }
     return *(PyObject **)((char *)object + member->d_member->offset);
@@ -122,6 +125,9 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
                 PyErr_Clear();
                 return NULL;
             }
+            if (*dict == NULL && (*dict = PyDict_New()) == NULL) {
+                PyErr_Clear();
+            }
             return *dict;
         }
         case MG_SOURCE_DICT_ITEM:
@@ -132,6 +138,9 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
             }
             if (PyList_Check(base)) {
                 return source->index < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, source->index) : NULL;
+            }
+            if (PyObject_TypeCheck(base, mg_deque_type)) {
+                return mg_deque_item(base, source->index);
             }
             return NULL;
         case MG_SOURCE_ATTR:
@@ -151,6 +160,10 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
             return source->index == 0 ? PyMethod_GET_FUNCTION(base) : PyMethod_GET_SELF(base);
         case MG_SOURCE_SET_ITEM:
             return PyAnySet_Check(base) ? set_item(base, source->index) : NULL;
+        case MG_SOURCE_PROXY:
+            return Py_IS_TYPE(base, &PyDictProxy_Type) ? mg_proxy_mapping(base) : NULL;
+        case MG_SOURCE_MRO:
+            return PyType_Check(base) ? ((PyTypeObject *)base)->tp_mro : NULL;
     }
     return NULL;
 }
@@ -243,6 +256,12 @@ mg_source_text(const MgSource *source)
             break;
         case MG_SOURCE_SET_ITEM:
             text = PyUnicode_FromFormat("list(%U)[%zd]", base, source->index);
+            break;
+        case MG_SOURCE_PROXY:
+            text = PyUnicode_FromFormat("dict behind %U", base);
+            break;
+        case MG_SOURCE_MRO:
+            text = PyUnicode_FromFormat("%U.__mro__", base);
             break;
         default:
             break;

@@ -17,6 +17,8 @@ typedef enum {
     MG_SOURCE_FUNCTION,  /* part of a function: index 0 code, 1 defaults, 2 kwdefaults, 3 closure */
     MG_SOURCE_METHOD,    /* part of a bound method: index 0 function, 1 self */
     MG_SOURCE_SET_ITEM,  /* the index-th item in a set's order */
+    MG_SOURCE_PROXY,     /* the dict behind the mappingproxy base */
+    MG_SOURCE_MRO,       /* the MRO of the type base */
 } MgSourceKind;
 
 typedef struct MgSource MgSource;

@@ -207,17 +207,30 @@ mg_trace_used(MgCapture *capture, PyObject *value)
 }
 
 int
-mg_trace_distinct(MgCapture *capture, PyObject *left, PyObject *right)
+mg_trace_escape(MgCapture *capture, PyObject **slots, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *exposed = mg_world_escape(capture, slots[i]);
+        if (exposed == NULL) {
+            return MG_ERR;
+        }
+        Py_SETREF(slots[i], exposed);
+    }
+    return MG_OK;
+}
+
+int
+mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right)
 {
     if (mg_trace_used(capture, left) < 0 || mg_trace_used(capture, right) < 0) {
         return MG_ERR;
     }
-    if (left == right) {
-        return MG_OK;
+    if (mg_world_identity(capture, left) == mg_world_identity(capture, right)) {
+        return 1;
     }
     MgRecord *a = mg_world_record(capture, left), *b = mg_world_record(capture, right);
-    if (a == NULL || b == NULL || a->kind == MG_KIND_CONSTANT || b->kind == MG_KIND_CONSTANT) {
-        return MG_OK;
+    if (a == NULL || b == NULL || (a->kind == MG_KIND_CONSTANT && b->kind == MG_KIND_CONSTANT)) {
+        return 0;
     }
     return mg_capture_guard_pair(capture, MG_GUARD_DISTINCT, a->source, b->source);
 }

@@ -29,11 +29,12 @@ int mg_trace_step(MgCapture *capture);
 int mg_trace_enter(MgCapture *capture, MgFrame *frame);
 int mg_trace_serve(MgCapture *capture, PyThreadState *tstate);
 int mg_trace_expose(MgCapture *capture, PyObject **slot);
+int mg_trace_escape(MgCapture *capture, PyObject **slots, Py_ssize_t count);
 int mg_trace_unpackable(MgCapture *capture, PyObject **slot);
 int mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count);
-int mg_trace_distinct(MgCapture *capture, PyObject *left, PyObject *right);
 int mg_trace_direct(MgCapture *capture);
 int mg_trace_own_iterator(MgCapture *capture, PyObject *iterator);
+int mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right); /* `is`: 1, 0 or -1 */
 int mg_trace_used(MgCapture *capture, PyObject *value);
 int mg_trace_generator(MgCapture *capture, PyCodeObject *code);
 int mg_trace_new_function(MgCapture *capture, PyObject *function);

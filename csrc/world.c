@@ -12,6 +12,7 @@
 #include "exit.h"
 #include "record.h"
 #include "rules.h"
+#include "shadow.h"
 
 #include <structmember.h>
 
@@ -41,11 +42,12 @@ is_heap_type(PyTypeObject *type)
     return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
 }
 
-/* 1 if the objects of a type are plain instances: a Python class over object, with or without a dict. */
+/* 1 for an object of a Python class over a number or a string: it has a value too. */
 static int
-is_instance_type(PyTypeObject *type)
+has_value(PyObject *object)
 {
-    return is_heap_type(type) && type->tp_getset != NULL ? 1 : is_heap_type(type);
+    return PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || PyBytes_Check(object) ||
+           PyComplex_Check(object);
 }
 
 /* ---- records ---- */
@@ -92,6 +94,21 @@ mg_world_record(MgCapture *capture, PyObject *object)
 {
     MgRecord *record = find_record(capture, object);
     return record != NULL ? record : mg_table_get(&capture->views, object, NULL);
+}
+
+PyObject *
+mg_world_identity(MgCapture *capture, PyObject *object)
+{
+    MgRecord *record = mg_table_get(&capture->views, object, NULL);
+    return record != NULL ? record->object : object;
+}
+
+/* The record of an object whose attributes are asked for: also if it is the shadow of an object of a Python class. */
+static MgRecord *
+owner_record(MgCapture *capture, PyObject *owner)
+{
+    MgRecord *record = find_record(capture, owner);
+    return record == NULL && is_heap_type(Py_TYPE(owner)) ? mg_table_get(&capture->views, owner, NULL) : record;
 }
 
 MgRecord *
@@ -157,17 +174,14 @@ kind_of(PyObject *object, MgSource *source)
     if (type == &PyDict_Type) {
         return MG_KIND_DICT;
     }
-    if (type == &PySet_Type || type == &PyFrozenSet_Type) {
-        return MG_KIND_SET;
-    }
     if (type == &PyCell_Type) {
         return MG_KIND_CELL;
     }
+    if (type == &PyDictProxy_Type) {
+        return MG_KIND_PROXY;
+    }
     if (mg_rules_is_constant_type(type)) {
         return MG_KIND_CONSTANT;
-    }
-    if (is_instance_type(type) && !PyList_Check(object) && !PyDict_Check(object) && !PyAnySet_Check(object)) {
-        return MG_KIND_INSTANCE;
     }
     if (PyList_Check(object)) {
         return MG_KIND_LIST;
@@ -178,7 +192,10 @@ kind_of(PyObject *object, MgSource *source)
     if (PyAnySet_Check(object)) {
         return MG_KIND_SET;
     }
-    return MG_KIND_OPAQUE;
+    if (PyObject_TypeCheck(object, mg_deque_type)) {
+        return MG_KIND_DEQUE;
+    }
+    return is_heap_type(type) ? MG_KIND_INSTANCE : MG_KIND_OPAQUE;
 }
 
 /* 1 for an argument, or an item of a container that is one. */
@@ -224,7 +241,7 @@ reach_tensor(MgCapture *capture, MgRecord *record)
         return MG_ERR;
     }
     /* a tensor read from a module or container becomes an input now, an argument when it is first used */
-    return is_argument(record->source) ? MG_OK : mg_record_input(capture, view);
+    return capture->quiet > 0 || is_argument(record->source) ? MG_OK : mg_record_input(capture, view);
 }
 
 /* A bound method from outside: an inside one over views of its parts. */
@@ -271,6 +288,11 @@ activate(MgCapture *capture, MgRecord *record)
                 return MG_ERR;
             }
             return mg_capture_guard_length(capture, source, PyTuple_GET_SIZE(object));
+        case MG_KIND_INSTANCE:
+            if (mg_capture_guard(capture, MG_GUARD_TYPE, source, type) < 0) {
+                return MG_ERR;
+            }
+            return has_value(object) ? mg_capture_guard(capture, MG_GUARD_VALUE, source, object) : MG_OK;
         default:
             return mg_capture_guard(capture, MG_GUARD_TYPE, source, type);
     }
@@ -335,7 +357,15 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
 PyObject *
 mg_world_touch(MgCapture *capture, PyObject *value)
 {
-    if (value == NULL || is_plain_value(value) || is_singleton(value) || mg_is_twin(value)) {
+    if (value == NULL || is_plain_value(value) || is_singleton(value)) {
+        return value;
+    }
+    if (mg_is_twin(value)) { /* one that came out of a container becomes an input now */
+        MgTwin *twin = mg_twin_of(value);
+        if (twin->source != NULL && twin->node < 0 && twin->capture == capture->number && !is_argument(twin->source) &&
+            mg_record_input(capture, value) < 0) {
+            Py_CLEAR(value);
+        }
         return value;
     }
     MgRecord *record = find_record(capture, value);
@@ -356,173 +386,311 @@ mg_world_touch(MgCapture *capture, PyObject *value)
     return view;
 }
 
-/* An item of an exposed container: plain values are guarded now, the rest when it is used. */
+/* ---- shadows ----
+ *
+ * C code may look into whatever it is given, and into what that holds: so a container is exposed with all that hangs on
+ * it. Values are guarded, containers in it get shadows of their own, tensors become twins, objects are guarded by type.
+ * Whatever captured code stores in an inside object is exposed first (mg_trace_expose): no container that C code can
+ * reach is an unexposed one. */
+
+static int expose_record(MgCapture *capture, MgRecord *record);
+
+/* 1 if dicts and sets can find the key without running Python code. */
 static int
+is_quiet_key(PyObject *key)
+{
+    if (Py_IS_TYPE(key, &PyTuple_Type)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+            if (!is_quiet_key(PyTuple_GET_ITEM(key, i))) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+    PyTypeObject *type = Py_TYPE(key);
+    if (!is_heap_type(type) || PyType_Check(key)) {
+        return !PyFrozenSet_Check(key);
+    }
+    if (type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare) {
+        return 1;
+    }
+    return mg_rules_is_constant_type(type) && type->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+/* What stands for an item of an exposed container. New. */
+static PyObject *
 expose_item(MgCapture *capture, PyObject *item, MgSource *source)
 {
     if (source == NULL) {
-        return MG_ERR;
+        return NULL;
     }
-    if (is_plain_value(item) || is_singleton(item) || Py_TYPE(item) == mg_torch.device) {
-        PyObject *view = mg_world_reach(capture, item, source);
-        Py_XDECREF(view);
-        return view == NULL ? MG_ERR : MG_OK;
+    capture->quiet++;
+    PyObject *view = mg_world_reach(capture, item, source);
+    capture->quiet--;
+    if (view == NULL || mg_is_twin(view)) {
+        return view;
     }
-    MgRecord *record = find_record(capture, item);
-    if (record == NULL) {
-        return new_record(capture, item, source, kind_of(item, source), 1) == NULL ? MG_ERR : MG_OK;
+    PyObject *exposed = mg_world_escape(capture, view);
+    Py_DECREF(view);
+    if (exposed != NULL && mg_world_guard_protocols(capture, exposed) < 0) {
+        Py_CLEAR(exposed);
     }
-    if (!record->provisional && record->source != source) {
-        PyObject *view = mg_world_reach(capture, item, source);
-        Py_XDECREF(view);
-        return view == NULL ? MG_ERR : MG_OK;
-    }
-    return MG_OK;
+    return exposed;
 }
 
-/* ---- shadows ---- */
-
 static int
-expose_list(MgCapture *capture, MgRecord *record)
+expose_sequence(MgCapture *capture, MgRecord *record, PyObject *shadow)
 {
-    PyObject *list = record->object;
-    Py_ssize_t size = PyList_GET_SIZE(list);
+    PyObject *sequence = record->object;
+    Py_ssize_t size = Py_SIZE(sequence);
     if (mg_capture_guard_length(capture, record->source, size) < 0) {
         return MG_ERR;
     }
     for (Py_ssize_t i = 0; i < size; i++) {
         MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ITEM, record->source, NULL, i);
-        if (expose_item(capture, PyList_GET_ITEM(list, i), source) < 0) {
+        PyObject *item =
+            record->kind == MG_KIND_LIST ? PyList_GET_ITEM(sequence, i) : mg_deque_item(sequence, i);
+        PyObject *view = expose_item(capture, item, source);
+        int status = view == NULL ? MG_ERR : mg_shadow_add(shadow, view);
+        Py_XDECREF(view);
+        if (status < 0) {
             return MG_ERR;
         }
     }
-    PyObject *shadow = PyList_GetSlice(list, 0, size);
-    return shadow == NULL ? MG_ERR : set_view(capture, record, shadow);
+    return record->kind == MG_KIND_DEQUE
+               ? mg_capture_guard_limit(capture, record->source, mg_deque_limit(sequence))
+               : MG_OK;
 }
 
-/* Applies the writes held back for a dict to its fresh shadow. */
+/* Guards what a defaultdict makes its values with, and gives it to the shadow. */
 static int
-apply_held(PyObject *shadow, PyObject *held)
+expose_factory(MgCapture *capture, MgRecord *record, PyObject *shadow)
 {
-    Py_ssize_t position = 0;
-    PyObject *key, *value;
-    while (held != NULL && PyDict_Next(held, &position, &key, &value)) {
-        if (value == mg_capture_deleted) {
-            if (PyDict_DelItem(shadow, key) < 0) {
-                PyErr_Clear();
-            }
-        }
-        else if (PyDict_SetItem(shadow, key, value) < 0) {
-            return MG_ERR;
-        }
+    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ATTR, record->source, mg_shadow_factory, 0);
+    PyObject *factory = mg_source_load(source, record->object, NULL);
+    if (factory == NULL) {
+        return source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL);
     }
-    return MG_OK;
+    PyObject *view = mg_world_reach(capture, factory, source);
+    int status =
+        view == NULL ? MG_ERR : Py_TYPE(mg_shadow_factory)->tp_descr_set(mg_shadow_factory, shadow, view);
+    Py_XDECREF(view);
+    return status;
 }
 
 static int
-expose_dict(MgCapture *capture, MgRecord *record)
+expose_dict(MgCapture *capture, MgRecord *record, PyObject *shadow)
 {
     PyObject *dict = record->object;
-    PyObject *keys = PySequence_Tuple(dict);
-    if (keys == NULL || mg_capture_guard(capture, MG_GUARD_KEYS, record->source, keys) < 0) {
-        Py_XDECREF(keys);
-        return MG_ERR;
-    }
-    Py_DECREF(keys);
-    Py_ssize_t position = 0;
+    PyObject *keys = PyTuple_New(PyDict_GET_SIZE(dict));
+    MgDictWalk walk = {0};
     PyObject *key, *value;
-    while (PyDict_Next(dict, &position, &key, &value)) {
+    for (Py_ssize_t i = 0; keys != NULL && i < PyTuple_GET_SIZE(keys) && mg_dict_next(dict, &walk, &key, &value); i++) {
+        PyTuple_SET_ITEM(keys, i, Py_NewRef(key));
+    }
+    int status = keys == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_KEYS, record->source, keys);
+    for (Py_ssize_t i = 0; status == MG_OK && i < PyTuple_GET_SIZE(keys); i++) {
+        key = PyTuple_GET_ITEM(keys, i);
+        if (!is_quiet_key(key)) {
+            status = mg_capture_abort(capture, MG_REASON_OPAQUE, "a key of type %s", Py_TYPE(key)->tp_name);
+            break;
+        }
         if (!is_plain_value(key) && !is_singleton(key) && find_record(capture, key) == NULL &&
             mg_world_pin(capture, key) == NULL) {
-            return MG_ERR;
+            status = MG_ERR;
+            break;
         }
         MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, record->source, key, 0);
-        if (expose_item(capture, value, source) < 0) {
-            return MG_ERR;
+        value = PyDict_GetItemWithError(dict, key);
+        PyObject *view = value == NULL ? NULL : expose_item(capture, value, source);
+        status = view == NULL ? MG_ERR : mg_shadow_set(shadow, key, view);
+        Py_XDECREF(view);
+    }
+    Py_XDECREF(keys);
+    if (status == MG_OK && PyObject_TypeCheck(dict, mg_defaultdict_type)) {
+        status = expose_factory(capture, record, shadow);
+    }
+    /* the writes that were held back so far */
+    Py_ssize_t position = 0;
+    while (status == MG_OK && record->held != NULL && PyDict_Next(record->held, &position, &key, &value)) {
+        PyObject *view = value == mg_capture_deleted ? NULL : mg_world_escape(capture, value);
+        if (value == mg_capture_deleted) {
+            status = PyDict_Contains(shadow, key);
+            status = status > 0 ? mg_shadow_set(shadow, key, NULL) : status;
         }
+        else {
+            status = view == NULL ? MG_ERR : mg_shadow_set(shadow, key, view);
+        }
+        Py_XDECREF(view);
     }
-    PyObject *shadow = PyDict_Copy(dict);
-    if (shadow == NULL || apply_held(shadow, record->held) < 0) {
-        Py_XDECREF(shadow);
-        return MG_ERR;
-    }
-    return set_view(capture, record, shadow);
+    return status;
 }
 
+/* A set keeps its items as they are: they can't be containers that change. */
 static int
-expose_set(MgCapture *capture, MgRecord *record)
+expose_set(MgCapture *capture, MgRecord *record, PyObject *shadow)
 {
     PyObject *set = record->object;
-    if (mg_capture_guard_length(capture, record->source, PySet_GET_SIZE(set)) < 0) {
+    PyObject *keys = PySequence_List(Py_TYPE(set) == &PySet_Type || Py_TYPE(set) == &PyFrozenSet_Type ? set : shadow);
+    if (keys == NULL) {
         return MG_ERR;
     }
-    Py_ssize_t position = 0, index = 0;
-    PyObject *item;
-    Py_hash_t hash;
-    while (_PySet_NextEntry(set, &position, &item, &hash)) {
-        MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_SET_ITEM, record->source, NULL, index++);
-        if (expose_item(capture, item, source) < 0) {
-            return MG_ERR;
+    int plain = 1, status = MG_OK;
+    for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(keys); i++) {
+        PyObject *item = PyList_GET_ITEM(keys, i);
+        plain = plain && (is_plain_value(item) || is_singleton(item));
+        if (!is_quiet_key(item)) {
+            status = mg_capture_abort(capture, MG_REASON_OPAQUE, "a set of %s", Py_TYPE(item)->tp_name);
         }
     }
-    PyObject *shadow = Py_TYPE(set) == &PyFrozenSet_Type ? NULL : PySet_New(set);
-    if (Py_TYPE(set) == &PyFrozenSet_Type) {
-        return MG_OK;
+    if (status == MG_OK && plain) {
+        PyObject *tuple = PyList_AsTuple(keys);
+        status = tuple == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_KEYS, record->source, tuple);
+        Py_XDECREF(tuple);
     }
-    return shadow == NULL ? MG_ERR : set_view(capture, record, shadow);
+    else if (status == MG_OK) {
+        status = mg_capture_guard_length(capture, record->source, PySet_GET_SIZE(set));
+        for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(keys); i++) {
+            MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_SET_ITEM, record->source, NULL, i);
+            PyObject *view = expose_item(capture, PyList_GET_ITEM(keys, i), source);
+            Py_XDECREF(view);
+            status = view == NULL ? MG_ERR : MG_OK;
+        }
+    }
+    Py_DECREF(keys);
+    return status;
 }
 
+/* A tuple is itself, unless something in it has a shadow: then it is a tuple of what stands for its items. */
 static int
 expose_tuple(MgCapture *capture, MgRecord *record)
 {
     PyObject *tuple = record->object;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+    Py_ssize_t size = PyTuple_GET_SIZE(tuple);
+    PyObject *views = PyTuple_New(size);
+    int same = 1;
+    for (Py_ssize_t i = 0; views != NULL && i < size; i++) {
         MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ITEM, record->source, NULL, i);
-        if (expose_item(capture, PyTuple_GET_ITEM(tuple, i), source) < 0) {
+        PyObject *view = expose_item(capture, PyTuple_GET_ITEM(tuple, i), source);
+        if (view == NULL) {
+            Py_DECREF(views);
+            return MG_ERR;
+        }
+        PyTuple_SET_ITEM(views, i, view);
+        same = same && view == PyTuple_GET_ITEM(tuple, i);
+    }
+    if (views == NULL || same) {
+        Py_XDECREF(views);
+        return views == NULL ? MG_ERR : MG_OK;
+    }
+    PyTypeObject *type = Py_TYPE(tuple);
+    if (type != &PyTuple_Type) {
+        PyObject *arguments = PyTuple_Pack(1, views);
+        PyObject *made = arguments == NULL             ? NULL
+                         : PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_new != PyTuple_Type.tp_new &&
+                                 _PyType_Lookup(type, MG_STRING("n_sequence_fields")) != NULL
+                             ? type->tp_new(type, arguments, NULL) /* a structseq */
+                             : PyTuple_Type.tp_new(type, arguments, NULL);
+        Py_XDECREF(arguments);
+        Py_SETREF(views, made);
+        if (views == NULL) {
             return MG_ERR;
         }
     }
-    return MG_OK;
+    return set_view(capture, record, views);
+}
+
+/* A mappingproxy: one over what captured code sees of its dict. */
+static int
+expose_proxy(MgCapture *capture, MgRecord *record)
+{
+    PyObject *mapping = mg_proxy_mapping(record->object);
+    if (!PyDict_CheckExact(mapping)) {
+        return mg_capture_abort(capture, MG_REASON_OPAQUE, "a mappingproxy");
+    }
+    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_PROXY, record->source, NULL, 0);
+    PyObject *view = expose_item(capture, mapping, source);
+    PyObject *proxy = view == NULL ? NULL : PyDictProxy_New(view);
+    Py_XDECREF(view);
+    return proxy == NULL ? MG_ERR : set_view(capture, record, proxy);
+}
+
+/* Gives a container its shadow, and everything in it. */
+static int
+expose_record(MgCapture *capture, MgRecord *record)
+{
+    PyObject *object = record->object;
+    PyTypeObject *base = mg_shadow_base(Py_TYPE(object));
+    record->exposed = 1;
+    if (record->kind == MG_KIND_TUPLE) {
+        return expose_tuple(capture, record);
+    }
+    if (record->kind == MG_KIND_PROXY) {
+        return expose_proxy(capture, record);
+    }
+    if (Py_IS_TYPE(object, &PyFrozenSet_Type)) {
+        return expose_set(capture, record, object);
+    }
+    PyObject *shadow = base == NULL ? NULL : mg_shadow_empty(Py_TYPE(object), base, object);
+    if (shadow == NULL) {
+        return PyErr_Occurred() ? MG_ERR
+                                : mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
+    }
+    Py_INCREF(shadow);
+    int status = set_view(capture, record, shadow); /* first, so that cycles end */
+    if (status == MG_OK) {
+        status = record->kind == MG_KIND_DICT ? expose_dict(capture, record, shadow)
+                 : record->kind == MG_KIND_SET
+                     ? (_PySet_Update(shadow, object) < 0 ? MG_ERR : expose_set(capture, record, shadow))
+                     : expose_sequence(capture, record, shadow);
+    }
+    Py_DECREF(shadow);
+    return status;
 }
 
 PyObject *
-mg_world_expose(MgCapture *capture, PyObject *object)
+mg_world_escape(MgCapture *capture, PyObject *object)
 {
-    MgRecord *record = find_record(capture, object);
+    MgRecord *record = is_plain_value(object) ? NULL : find_record(capture, object);
     if (record == NULL) {
         return Py_NewRef(object);
     }
     if (record->provisional && activate(capture, record) < 0) {
         return NULL;
     }
-    if (record->view != NULL) {
-        return Py_NewRef(record->view);
+    if (record->exposed) {
+        return view_of(record);
     }
-    int result = MG_OK;
-    int exact = !is_heap_type(Py_TYPE(object));
+    int status = MG_OK;
     switch (record->kind) {
         case MG_KIND_LIST:
-            result = exact ? expose_list(capture, record)
-                           : mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
-            break;
         case MG_KIND_DICT:
-            result = exact ? expose_dict(capture, record)
-                           : mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
-            break;
         case MG_KIND_SET:
-            result = exact ? expose_set(capture, record)
-                           : mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
-            break;
+        case MG_KIND_DEQUE:
         case MG_KIND_TUPLE:
-            result = expose_tuple(capture, record);
-            break;
-        case MG_KIND_OPAQUE:
-            result = mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
+        case MG_KIND_PROXY:
+            if (Py_EnterRecursiveCall(" in a container")) {
+                return NULL;
+            }
+            status = expose_record(capture, record);
+            Py_LeaveRecursiveCall();
             break;
         default:
+            record->exposed = 1;
             break;
     }
-    return result < 0 ? NULL : view_of(record);
+    return status < 0 ? NULL : view_of(record);
+}
+
+PyObject *
+mg_world_expose(MgCapture *capture, PyObject *object)
+{
+    MgRecord *record = is_plain_value(object) ? NULL : find_record(capture, object);
+    if (record != NULL && record->kind == MG_KIND_OPAQUE) {
+        mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
+        return NULL;
+    }
+    return record == NULL ? Py_NewRef(object) : mg_world_escape(capture, object);
 }
 
 /* ---- dicts: globals, instance dicts, user's dicts ---- */
@@ -574,13 +742,24 @@ dict_get(MgCapture *capture, MgRecord *record, PyObject *key, PyObject **result)
 
 /* Holds back dict[key] = value, or the deletion of key if value is NULL. */
 static int
-dict_set(MgRecord *record, PyObject *key, PyObject *value)
+dict_set(MgCapture *capture, MgRecord *record, PyObject *key, PyObject *value)
 {
-    if (record->view != NULL) {
-        return value != NULL ? PyDict_SetItem(record->view, key, value) : PyDict_DelItem(record->view, key);
-    }
-    if (record->held == NULL && (record->held = PyDict_New()) == NULL) {
+    if (record->view == NULL && record->held == NULL && (record->held = PyDict_New()) == NULL) {
         return MG_ERR;
+    }
+    if (record->view == NULL && value != NULL && PyDict_GetItemWithError(record->held, key) == mg_capture_deleted &&
+        record->kind == MG_KIND_DICT) { /* it comes last now: only the whole dict can tell */
+        PyObject *exposed = mg_world_escape(capture, record->object);
+        Py_XDECREF(exposed);
+        if (exposed == NULL) {
+            return MG_ERR;
+        }
+    }
+    if (record->view != NULL) {
+        PyObject *exposed = value == NULL ? NULL : mg_world_escape(capture, value);
+        int status = value != NULL && exposed == NULL ? MG_ERR : mg_shadow_set(record->view, key, exposed);
+        Py_XDECREF(exposed);
+        return status;
     }
     return PyDict_SetItem(record->held, key, value != NULL ? value : mg_capture_deleted);
 }
@@ -596,19 +775,21 @@ dict_record(MgCapture *capture, MgRecord *owner)
     if (*slot == NULL && (*slot = PyDict_New()) == NULL) {
         return NULL;
     }
-    MgRecord *record = find_record(capture, *slot);
-    if (record != NULL && !record->provisional) {
-        return record;
-    }
     MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_DICT, owner->source, NULL, 0);
     if (source == NULL) {
         return NULL;
     }
+    MgRecord *record = find_record(capture, *slot);
     if (record == NULL) {
         return new_record(capture, *slot, source, MG_KIND_DICT, 0);
     }
-    record->provisional = 0;
-    record->source = source;
+    if (record->source != source && mg_table_get(&capture->guarded, source, (void *)(uintptr_t)98) == NULL) {
+        /* two objects with one dict */
+        if (mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, record->source) < 0 ||
+            mg_table_set(&capture->guarded, source, (void *)(uintptr_t)98, source) < 0) {
+            return NULL;
+        }
+    }
     return record;
 }
 
@@ -616,11 +797,11 @@ dict_record(MgCapture *capture, MgRecord *owner)
 
 /* Guards what a call of an outside function reads from the function itself. */
 static int
-guard_function(MgCapture *capture, MgRecord *record)
+guard_function(MgCapture *capture, MgRecord *record, int is_root)
 {
     PyFunctionObject *function = (PyFunctionObject *)record->object;
     PyObject *parts[3] = {function->func_code, function->func_defaults, function->func_kwdefaults};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (is_root ? 1 : 3); i++) { /* the root's arguments are guarded themselves */
         MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_FUNCTION, record->source, NULL, i);
         if (source == NULL) {
             return MG_ERR;
@@ -637,19 +818,7 @@ guard_function(MgCapture *capture, MgRecord *record)
             }
             continue;
         }
-        if (find_record(capture, parts[i]) != NULL) {
-            continue;
-        }
-        PyObject *view = mg_world_reach(capture, parts[i], source);
-        Py_XDECREF(view);
-        if (view == NULL) {
-            return MG_ERR;
-        }
-        MgRecord *part = find_record(capture, parts[i]);
-        PyObject *exposed = part == NULL ? NULL : i == 1 ? mg_world_expose(capture, parts[i]) : Py_NewRef(parts[i]);
-        if (i == 2 && part != NULL && expose_dict(capture, part) < 0) {
-            Py_CLEAR(exposed);
-        }
+        PyObject *exposed = expose_item(capture, parts[i], source);
         Py_XDECREF(exposed);
         if (exposed == NULL) {
             return MG_ERR;
@@ -676,36 +845,32 @@ guard_function(MgCapture *capture, MgRecord *record)
     return MG_OK;
 }
 
-int
-mg_world_enter_frame(MgCapture *capture, MgFrame *frame)
+/* What a call has put into *args and **kwargs can be seen by C code. Both are new. */
+static int
+expose_rest(MgCapture *capture, PyCodeObject *code, PyObject **slots)
 {
-    PyObject *function = (PyObject *)frame->f_func;
-    if (mg_table_get(&capture->inside, function, NULL) != NULL ||
-        mg_table_get(&capture->guarded, function, NULL) != NULL) {
-        return MG_OK;
+    if (code->co_flags & CO_VARARGS) {
+        PyObject *rest = *slots++;
+        for (Py_ssize_t i = 0; rest != NULL && i < PyTuple_GET_SIZE(rest); i++) {
+            PyObject *item = PyTuple_GET_ITEM(rest, i);
+            PyObject *exposed = mg_world_escape(capture, item);
+            if (exposed == NULL) {
+                return MG_ERR;
+            }
+            PyTuple_SET_ITEM(rest, i, exposed);
+            Py_DECREF(item);
+        }
     }
-    MgRecord *record = find_record(capture, function);
-    if (record == NULL) { /* found by CPython itself, along a type that is guarded, or by C code */
-        record = mg_world_pin(capture, function);
-    }
-    else if (record->provisional && activate(capture, record) < 0) {
-        return MG_ERR;
-    }
-    if (record == NULL || guard_function(capture, record) < 0) {
-        return MG_ERR;
-    }
-    if (mg_table_set(&capture->guarded, function, NULL, record) < 0) {
-        return MG_ERR;
-    }
-    /* defaults were bound raw */
-    PyCodeObject *code = frame->f_code;
-    int count = code->co_argcount + code->co_kwonlyargcount;
-    for (int i = 0; i < count; i++) {
-        PyObject *value = frame->localsplus[i];
-        if (value != NULL) {
-            value = mg_world_touch(capture, value);
-            frame->localsplus[i] = value;
-            if (value == NULL) {
+    if (code->co_flags & CO_VARKEYWORDS) {
+        Py_ssize_t position = 0;
+        PyObject *key, *value;
+        while (*slots != NULL && PyDict_Next(*slots, &position, &key, &value)) {
+            PyObject *exposed = mg_world_escape(capture, value);
+            int status = exposed == NULL    ? MG_ERR
+                         : exposed == value ? MG_OK
+                                            : PyDict_SetItem(*slots, key, exposed); /* no new key: the walk stays valid */
+            Py_XDECREF(exposed);
+            if (status < 0) {
                 return MG_ERR;
             }
         }
@@ -763,6 +928,46 @@ enter_point(MgCapture *capture, MgFrame *frame)
 }
 
 int
+mg_world_enter_frame(MgCapture *capture, MgFrame *frame)
+{
+    PyFunctionObject *function = frame->f_func;
+    int direct = capture->direct;
+    capture->direct = 0;
+    if (mg_table_get(&capture->inside, function, NULL) == NULL &&
+        mg_table_get(&capture->guarded, function, NULL) == NULL) {
+        MgRecord *record = find_record(capture, (PyObject *)function);
+        if (record == NULL) { /* found by CPython itself, along a type that is guarded, or by C code */
+            record = mg_world_pin(capture, (PyObject *)function);
+        }
+        else if (record->provisional && activate(capture, record) < 0) {
+            return MG_ERR;
+        }
+        if (record == NULL || guard_function(capture, record, 0) < 0 ||
+            mg_table_set(&capture->guarded, function, NULL, record) < 0) {
+            return MG_ERR;
+        }
+    }
+    if (mg_frame_lasti(frame) >= 0) { /* a generator goes on */
+        return MG_OK;
+    }
+    PyCodeObject *code = frame->f_code;
+    int count = code->co_argcount + code->co_kwonlyargcount;
+    if (!direct || function->func_defaults != NULL || function->func_kwdefaults != NULL) {
+        for (int i = 0; i < count; i++) { /* defaults are bound raw, and C code may pass what it got out of a shadow */
+            PyObject *value = frame->localsplus[i];
+            if (value != NULL) {
+                value = mg_world_touch(capture, value);
+                frame->localsplus[i] = value;
+                if (value == NULL) {
+                    return MG_ERR;
+                }
+            }
+        }
+    }
+    return expose_rest(capture, code, frame->localsplus + count);
+}
+
+int
 mg_world_enter_root(MgCapture *capture, MgFrame *frame)
 {
     if (capture->point) {
@@ -783,8 +988,8 @@ mg_world_enter_root(MgCapture *capture, MgFrame *frame)
     }
     PyObject *function = (PyObject *)frame->f_func;
     MgRecord *record = mg_world_pin(capture, function);
-    if (record == NULL || guard_function(capture, record) < 0 ||
-        mg_table_set(&capture->guarded, function, NULL, record) < 0) {
+    capture->direct = 0;
+    if (record == NULL || guard_function(capture, record, 1) < 0) {
         return MG_ERR;
     }
     for (int i = 0; i < count; i++) {
@@ -796,10 +1001,6 @@ mg_world_enter_root(MgCapture *capture, MgFrame *frame)
         }
         if (value == NULL) {
             continue;
-        }
-        MgRecord *known = find_record(capture, value); /* a default value: its place in the defaults is provisional */
-        if (known != NULL && known->provisional) {
-            known->source = source;
         }
         PyObject *view = mg_world_reach(capture, value, source);
         if (view == NULL) {
@@ -830,7 +1031,7 @@ int
 mg_world_store_global(MgCapture *capture, MgFrame *frame, PyObject *name, PyObject *value)
 {
     MgRecord *globals = mg_world_pin(capture, frame->f_globals);
-    return globals == NULL ? MG_ERR : dict_set(globals, name, value);
+    return globals == NULL ? MG_ERR : dict_set(capture, globals, name, value);
 }
 
 PyObject *
@@ -866,7 +1067,7 @@ mg_world_store_cell(MgCapture *capture, PyObject *cell, PyObject *value)
         Py_XDECREF(old);
         return MG_OK;
     }
-    return dict_set(record, Py_None, value);
+    return dict_set(capture, record, Py_None, value);
 }
 
 /* ---- attributes ---- */
@@ -892,13 +1093,36 @@ mg_world_guard_lookup(MgCapture *capture, PyTypeObject *type, PyObject *name)
 }
 
 int
+mg_world_guard_mro(MgCapture *capture, PyTypeObject *type)
+{
+    if (!is_heap_type(type)) {
+        return MG_OK;
+    }
+    MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, (PyObject *)type, 0);
+    MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_MRO, base, NULL, 0);
+    return source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_IDENTITY, source, type->tp_mro);
+}
+
+int
 mg_world_guard_protocols(MgCapture *capture, PyObject *object)
 {
-    static const char *const names[] = {"__eq__",       "__lt__",          "__le__",    "__gt__",     "__ge__",
-                                        "__ne__",       "__hash__",        "__len__",   "__bool__",   "__iter__",
-                                        "__next__",     "__contains__",    "__index__", "__int__",    "__float__",
-                                        "__getitem__",  "__str__",         "__repr__",  "__format__", "__call__",
-                                        "__reversed__", "__length_hint__", "__add__",   "__radd__"};
+    static const char *const names[] = {
+        "__eq__",        "__ne__",       "__lt__",        "__le__",        "__gt__",       "__ge__",
+        "__hash__",      "__bool__",     "__len__",       "__iter__",      "__next__",     "__contains__",
+        "__getitem__",   "__setitem__",  "__delitem__",   "__missing__",   "__reversed__", "__length_hint__",
+        "__index__",     "__int__",      "__float__",     "__complex__",   "__str__",      "__repr__",
+        "__format__",    "__bytes__",    "__call__",      "__enter__",     "__exit__",     "__getattribute__",
+        "__getattr__",   "__setattr__",  "__delattr__",   "__class__",     "__neg__",      "__pos__",
+        "__invert__",    "__abs__",      "__round__",     "__trunc__",     "__floor__",    "__ceil__",
+        "__add__",       "__radd__",     "__iadd__",      "__sub__",       "__rsub__",     "__isub__",
+        "__mul__",       "__rmul__",     "__imul__",      "__matmul__",    "__rmatmul__",  "__imatmul__",
+        "__truediv__",   "__rtruediv__", "__itruediv__",  "__floordiv__",  "__rfloordiv__", "__ifloordiv__",
+        "__mod__",       "__rmod__",     "__imod__",      "__pow__",       "__rpow__",     "__ipow__",
+        "__divmod__",    "__rdivmod__",  "__lshift__",    "__rlshift__",   "__ilshift__",  "__rshift__",
+        "__rrshift__",   "__irshift__",  "__and__",       "__rand__",      "__iand__",     "__or__",
+        "__ror__",       "__ior__",      "__xor__",       "__rxor__",      "__ixor__",     "__torch_function__",
+        "__copy__",      "__deepcopy__", "__reduce_ex__", "__index__",
+    };
     PyTypeObject *type = Py_TYPE(object);
     if (!is_heap_type(type) || type == mg_twin_class ||
         mg_table_get(&capture->guarded, type, (void *)(uintptr_t)99) != NULL) {
@@ -907,15 +1131,23 @@ mg_world_guard_protocols(MgCapture *capture, PyObject *object)
     if (mg_table_set(&capture->guarded, type, (void *)(uintptr_t)99, type) < 0) {
         return MG_ERR;
     }
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+    PyObject *expected = PyTuple_New(2 * Py_ARRAY_LENGTH(names));
+    for (Py_ssize_t i = 0; expected != NULL && i < (Py_ssize_t)Py_ARRAY_LENGTH(names); i++) {
         PyObject *name = PyUnicode_InternFromString(names[i]);
-        int result = name == NULL ? MG_ERR : mg_world_guard_lookup(capture, type, name);
-        Py_XDECREF(name);
-        if (result < 0) {
-            return MG_ERR;
+        if (name == NULL) {
+            Py_CLEAR(expected);
+            break;
         }
+        PyObject *found = _PyType_Lookup(type, name);
+        PyTuple_SET_ITEM(expected, 2 * i, name);
+        PyTuple_SET_ITEM(expected, 2 * i + 1, Py_NewRef(found == NULL ? Py_None : found));
     }
-    return MG_OK;
+    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, (PyObject *)type, 0);
+    int result = expected == NULL || source == NULL || mg_world_pin(capture, (PyObject *)type) == NULL
+                     ? MG_ERR
+                     : mg_capture_guard(capture, MG_GUARD_METHODS, source, expected);
+    Py_XDECREF(expected);
+    return result;
 }
 
 /* The value of a class attribute as captured code sees it: `found` is borrowed, found on `type` by `name`. */
@@ -934,13 +1166,16 @@ reach_lookup(MgCapture *capture, PyTypeObject *type, PyObject *name, PyObject *f
 static PyObject *
 load_slot(MgCapture *capture, PyObject *owner, PyObject *descriptor)
 {
-    MgRecord *record = find_record(capture, owner);
+    MgRecord *record = owner_record(capture, owner);
+    if (record != NULL) {
+        owner = record->object;
+    }
     PyObject *value = *(PyObject **)((char *)owner + ((PyMemberDescrObject *)descriptor)->d_member->offset);
     if (record == NULL) {
         return value == NULL ? NULL : mg_world_touch(capture, Py_NewRef(value));
     }
-    if (record->held != NULL) {
-        PyObject *held = PyDict_GetItemWithError(record->held, descriptor);
+    if (record->slots != NULL) {
+        PyObject *held = PyDict_GetItemWithError(record->slots, descriptor);
         if (held != NULL) {
             return held == mg_capture_deleted ? NULL : mg_world_touch(capture, Py_NewRef(held));
         }
@@ -1019,9 +1254,44 @@ bind(MgCapture *capture, PyObject *owner, PyTypeObject *type, PyObject *name, Py
         return mg_world_touch(capture, result);
     }
     if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type || kind == &PyClassMethodDescr_Type) {
-        return kind->tp_descr_get(found, owner, (PyObject *)type);
+        PyObject *exposed = mg_world_escape(capture, owner); /* about to be used as a whole */
+        PyObject *result = exposed == NULL ? NULL : kind->tp_descr_get(found, exposed, (PyObject *)type);
+        Py_XDECREF(exposed);
+        return result;
     }
     return mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name) < 0 ? NULL : NULL;
+}
+
+/* Which item of the tuple a field's descriptor gives, -1 if it gives none. */
+static Py_ssize_t
+tuple_field(PyObject *descriptor)
+{
+    if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
+        PyMemberDef *member = ((PyMemberDescrObject *)descriptor)->d_member;
+        Py_ssize_t offset = member->offset - (Py_ssize_t)offsetof(PyTupleObject, ob_item);
+        return member->type == T_OBJECT && offset >= 0 ? offset / (Py_ssize_t)sizeof(PyObject *) : -1;
+    }
+    if (strcmp(Py_TYPE(descriptor)->tp_name, "collections._tuplegetter") != 0) {
+        return -1;
+    }
+    return ((struct {
+               PyObject_HEAD
+               Py_ssize_t index;
+           } *)descriptor)->index;
+}
+
+/* Item `index` of a tuple as captured code sees it. */
+static PyObject *
+tuple_item(MgCapture *capture, PyObject *tuple, PyObject *key, Py_ssize_t index)
+{
+    (void)key;
+    MgRecord *record = find_record(capture, tuple);
+    PyObject *item = PyTuple_GET_ITEM(tuple, index);
+    if (record == NULL) {
+        return mg_world_touch(capture, Py_NewRef(item));
+    }
+    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ITEM, record->source, NULL, index);
+    return source == NULL ? NULL : mg_world_reach(capture, item, source);
 }
 
 /* What a data descriptor gives. `found` is borrowed. */
@@ -1057,7 +1327,7 @@ load_data_descriptor(MgCapture *capture, PyObject *owner, PyTypeObject *type, Py
         return Py_NewRef((PyObject *)type);
     }
     if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0 && !is_heap_type(kind)) {
-        MgRecord *record = find_record(capture, owner);
+        MgRecord *record = owner_record(capture, owner);
         if (record == NULL) {
             return PyObject_GenericGetDict(owner, NULL);
         }
@@ -1070,7 +1340,16 @@ load_data_descriptor(MgCapture *capture, PyObject *owner, PyTypeObject *type, Py
     if (is_heap_type(kind)) {
         return bind(capture, owner, type, name, found);
     }
-    if (find_record(capture, owner) == NULL || !is_heap_type(type)) { /* C-level attributes of inside objects */
+    if (PyTuple_Check(owner)) { /* a field of a namedtuple or of a structseq */
+        Py_ssize_t index = tuple_field(found);
+        if (index >= 0 && index < PyTuple_GET_SIZE(owner)) {
+            PyObject *key = PyLong_FromSsize_t(index);
+            PyObject *item = key == NULL ? NULL : tuple_item(capture, owner, key, index);
+            Py_XDECREF(key);
+            return item;
+        }
+    }
+    if (owner_record(capture, owner) == NULL || !is_heap_type(type)) { /* C-level attributes of inside objects */
         return mg_world_touch(capture, kind->tp_descr_get(found, owner, (PyObject *)type));
     }
     mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name);
@@ -1089,7 +1368,7 @@ find_attribute(MgCapture *capture, PyObject *owner, PyObject *name)
     if (found != NULL && Py_TYPE(found)->tp_descr_set != NULL) {
         return load_data_descriptor(capture, owner, type, name, found);
     }
-    MgRecord *record = find_record(capture, owner);
+    MgRecord *record = owner_record(capture, owner);
     if (record != NULL) {
         MgRecord *dict =
             PyModule_Check(owner) ? mg_world_pin(capture, PyModule_GetDict(owner)) : dict_record(capture, record);
@@ -1144,19 +1423,15 @@ instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
 {
     PyTypeObject *type = Py_TYPE(owner);
     PyObject *hook = NULL;
+    if (mg_world_guard_protocols(capture, owner) < 0) {
+        return NULL;
+    }
     if (type->tp_getattro != PyObject_GenericGetAttr && is_heap_type(type)) {
         PyObject *getattribute = _PyType_Lookup(type, MG_STRING("__getattribute__"));
         if (getattribute != NULL && PyFunction_Check(getattribute)) {
-            if (mg_world_guard_lookup(capture, type, MG_STRING("__getattribute__")) < 0 ||
-                mg_world_guard_lookup(capture, type, MG_STRING("__getattr__")) < 0) {
-                return NULL;
-            }
             return mg_world_touch(capture, PyObject_GetAttr(owner, name)); /* its frames are captured */
         }
         hook = _PyType_Lookup(type, MG_STRING("__getattr__"));
-        if (mg_world_guard_lookup(capture, type, MG_STRING("__getattribute__")) < 0) {
-            return NULL;
-        }
     }
     PyObject *result = find_attribute(capture, owner, name);
     if (result != NULL) {
@@ -1167,9 +1442,6 @@ instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     }
     if (hook != NULL && PyFunction_Check(hook)) {
         PyErr_Clear();
-        if (mg_world_guard_lookup(capture, type, MG_STRING("__getattr__")) < 0) {
-            return NULL;
-        }
         return call_type_method(capture, owner, hook, name, NULL);
     }
     if (PyModule_Check(owner) && !PyErr_Occurred()) {
@@ -1273,7 +1545,8 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         return instance_getattr(capture, owner, name);
     }
     if (record != NULL &&
-        (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET) &&
+        (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET ||
+         record->kind == MG_KIND_DEQUE || record->kind == MG_KIND_PROXY) &&
         !is_heap_type(type)) {
         PyObject *exposed = mg_world_expose(capture, owner); /* a method of it: about to be used as a whole */
         PyObject *result = exposed == NULL ? NULL : PyObject_GetAttr(exposed, name);
@@ -1303,7 +1576,13 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     if (is_heap_type(type)) {
         return instance_getattr(capture, owner, name);
     }
-    if (record == NULL || mg_rules_is_harmless_type(type) || record->kind == MG_KIND_TUPLE) {
+    if (record != NULL && record->kind == MG_KIND_TUPLE) {
+        PyObject *exposed = mg_world_expose(capture, owner);
+        PyObject *result = exposed == NULL ? NULL : PyObject_GetAttr(exposed, name);
+        Py_XDECREF(exposed);
+        return mg_world_touch(capture, result);
+    }
+    if (record == NULL || (mg_rules_is_harmless_type(type) && record->kind != MG_KIND_OPAQUE)) {
         return mg_world_touch(capture, PyObject_GetAttr(owner, name));
     }
     if (record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_FUNCTION) { /* functions, builtins, descriptors */
@@ -1345,6 +1624,26 @@ mg_world_get_method(MgCapture *capture, PyObject *owner, PyObject *name, PyObjec
     return 0;
 }
 
+/* Holds back the store to a slot, or its deletion if value is NULL. */
+static int
+store_slot(MgCapture *capture, MgRecord *record, PyObject *name, PyObject *descriptor, PyObject *value)
+{
+    if (value == NULL) {
+        PyObject *present = load_slot(capture, record->object, descriptor);
+        if (present == NULL) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetObject(PyExc_AttributeError, name);
+            }
+            return MG_ERR;
+        }
+        Py_DECREF(present);
+    }
+    if (record->slots == NULL && (record->slots = PyDict_New()) == NULL) {
+        return MG_ERR;
+    }
+    return PyDict_SetItem(record->slots, descriptor, value != NULL ? value : mg_capture_deleted);
+}
+
 int
 mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value)
 {
@@ -1353,7 +1652,7 @@ mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, Py
     if (mg_world_guard_lookup(capture, type, name) < 0) {
         return MG_ERR;
     }
-    MgRecord *record = find_record(capture, owner);
+    MgRecord *record = owner_record(capture, owner);
     if (found != NULL && Py_TYPE(found)->tp_descr_set != NULL) {
         if (Py_IS_TYPE(found, &PyProperty_Type) || is_heap_type(Py_TYPE(found))) {
             return Py_TYPE(found)->tp_descr_set(found, owner, value); /* its frames are captured */
@@ -1362,14 +1661,17 @@ mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, Py
             return Py_TYPE(found)->tp_descr_set(found, owner, value);
         }
         if (is_slot(found)) {
-            return dict_set(record, found, value);
+            return store_slot(capture, record, name, found, value);
         }
         return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
     }
     if (record == NULL) {
-        return PyObject_GenericSetAttr(owner, name, value);
+        PyObject *exposed = value == NULL ? NULL : mg_world_escape(capture, value);
+        int status = value != NULL && exposed == NULL ? MG_ERR : PyObject_GenericSetAttr(owner, name, exposed);
+        Py_XDECREF(exposed);
+        return status;
     }
-    MgRecord *dict = record->kind == MG_KIND_INSTANCE ? dict_record(capture, record) : NULL;
+    MgRecord *dict = is_heap_type(type) ? dict_record(capture, record) : NULL;
     if (dict == NULL) {
         return PyErr_Occurred() ? MG_ERR
                                 : mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
@@ -1385,7 +1687,7 @@ mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, Py
         }
         Py_DECREF(present);
     }
-    return dict_set(dict, name, value);
+    return dict_set(capture, dict, name, value);
 }
 
 int
@@ -1408,7 +1710,7 @@ mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *
     }
     PyObject *method = value != NULL ? MG_STRING("__setattr__") : MG_STRING("__delattr__");
     PyObject *hook = _PyType_Lookup(type, method);
-    if (mg_world_guard_lookup(capture, type, method) < 0) {
+    if (mg_world_guard_protocols(capture, owner) < 0) {
         return MG_ERR;
     }
     if (hook != NULL && PyFunction_Check(hook)) {
@@ -1441,10 +1743,13 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
         int sequence = (record->kind == MG_KIND_LIST && type == &PyList_Type) || record->kind == MG_KIND_TUPLE;
         if (sequence && PyLong_CheckExact(key) && Py_TYPE(container)->tp_as_mapping->mp_subscript != NULL) {
             Py_ssize_t size = Py_SIZE(container), index = PyLong_AsSsize_t(key);
+            sequence = type->tp_as_mapping->mp_subscript == PyList_Type.tp_as_mapping->mp_subscript ||
+                       type->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript ||
+                       !is_heap_type(type); /* a Python class may have its own */
             if (index == -1 && PyErr_Occurred()) {
                 PyErr_Clear();
             }
-            else if (index >= -size && index < size) {
+            else if (sequence && index >= -size && index < size) {
                 if (index < 0 && mg_capture_guard_length(capture, record->source, size) < 0) {
                     return NULL;
                 }
@@ -1461,7 +1766,11 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
         Py_XDECREF(exposed);
         return NULL;
     }
-    PyObject *result = PyObject_GetItem(exposed, key);
+    PyObject *exposed_key = mg_world_escape(capture, key);
+    PyObject *result = exposed_key == NULL || mg_world_guard_protocols(capture, exposed_key) < 0
+                           ? NULL
+                           : PyObject_GetItem(exposed, exposed_key);
+    Py_XDECREF(exposed_key);
     Py_DECREF(exposed);
     return mg_world_touch(capture, result);
 }
@@ -1475,20 +1784,23 @@ mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObjec
     MgRecord *record = find_record(capture, container);
     if (record != NULL && record->view == NULL && record->kind == MG_KIND_DICT && Py_TYPE(container) == &PyDict_Type &&
         is_plain_value(key) && value != NULL) {
-        PyObject *present; /* whether the key is there decides the dict's order and length */
-        int found = dict_get(capture, record, key, &present);
-        if (found < 0) {
-            return MG_ERR;
-        }
-        Py_XDECREF(present);
-        return dict_set(record, key, value);
+        return dict_set(capture, record, key, value);
     }
     PyObject *exposed = mg_world_expose(capture, container);
     if (exposed == NULL || mg_world_guard_protocols(capture, exposed) < 0) {
         Py_XDECREF(exposed);
         return MG_ERR;
     }
-    int result = value != NULL ? PyObject_SetItem(exposed, key, value) : PyObject_DelItem(exposed, key);
+    PyObject *exposed_key = mg_world_escape(capture, key);
+    PyObject *exposed_value = value == NULL || exposed_key == NULL ? NULL : mg_world_escape(capture, value);
+    int result = MG_ERR;
+    if (exposed_key != NULL && (value == NULL || exposed_value != NULL) &&
+        mg_world_guard_protocols(capture, exposed_key) == MG_OK) {
+        result = value != NULL ? PyObject_SetItem(exposed, exposed_key, exposed_value)
+                               : PyObject_DelItem(exposed, exposed_key);
+    }
+    Py_XDECREF(exposed_key);
+    Py_XDECREF(exposed_value);
     Py_DECREF(exposed);
     return result;
 }
@@ -1509,7 +1821,11 @@ mg_world_contains(MgCapture *capture, PyObject *container, PyObject *key)
         Py_XDECREF(exposed);
         return -1;
     }
-    int result = PySequence_Contains(exposed, key);
+    PyObject *exposed_key = mg_world_escape(capture, key);
+    int result = exposed_key == NULL || mg_world_guard_protocols(capture, exposed_key) < 0
+                     ? -1
+                     : PySequence_Contains(exposed, exposed_key);
+    Py_XDECREF(exposed_key);
     Py_DECREF(exposed);
     return result;
 }
@@ -1522,7 +1838,8 @@ mg_world_length(MgCapture *capture, PyObject *object)
     }
     MgRecord *record = find_record(capture, object);
     if (record != NULL && record->view == NULL && record->held == NULL && !is_heap_type(Py_TYPE(object)) &&
-        (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET)) {
+        (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET ||
+         record->kind == MG_KIND_DEQUE)) {
         Py_ssize_t size = PyObject_Size(object);
         return mg_capture_guard_length(capture, record->source, size) < 0 ? -1 : size;
     }

@@ -19,8 +19,18 @@ MgRecord *mg_world_record(MgCapture *capture, PyObject *object);
 /* The record of a dict, list or other object that is known by identity alone: globals, cells of guarded functions. */
 MgRecord *mg_world_pin(MgCapture *capture, PyObject *object);
 
-/* What C code may use in place of `object` (borrowed): a shadow of an outside container, else the object itself. */
+/* What C code may use in place of `object` (borrowed): a shadow of an outside container, else the object itself. What C
+ * code can't use at all ends the capture. */
 PyObject *mg_world_expose(MgCapture *capture, PyObject *object);
+
+/* The same for a value that captured code stores where C code may see it. */
+PyObject *mg_world_escape(MgCapture *capture, PyObject *object);
+
+/* The object that counts for `is`: a view stands for its original. Borrowed. */
+PyObject *mg_world_identity(MgCapture *capture, PyObject *object);
+
+/* Guards the MRO of a type, which isinstance goes by. */
+int mg_world_guard_mro(MgCapture *capture, PyTypeObject *type);
 
 /* The start of a frame: the root's arguments become sources; an inlined function is guarded. */
 int mg_world_enter_root(MgCapture *capture, MgFrame *frame);

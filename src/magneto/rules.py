@@ -16,6 +16,7 @@ import itertools
 import math
 import operator
 import types
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -81,6 +82,7 @@ _CONSTANT_TYPES: tuple[type, ...] = (
     enum.EnumMeta, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, torch.finfo, torch.iinfo,
     functools.partial, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator,
     torch._ops._OpNamespace, torch._ops._Ops, range, slice, property, types.MappingProxyType,
+    weakref.ReferenceType, torch._C._VariableFunctionsClass,
 )  # fmt: skip
 
 # Functions of Python code in torch that are one node of the graph, as they are for torch.compile.
