@@ -311,10 +311,9 @@ capture_once(MgCompiled *self, const Subject *subject, long *stop, MgReason *rea
     capture->stop = *stop;
     capture->stop_reason = *reason;
     *stop = 0;
-    PyObject *result =
-        subject->frame != NULL
-            ? mg_trace_frame(capture, PyThreadState_Get(), subject->frame, subject->next, subject->sp)
-            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
+    PyObject *result = subject->frame != NULL
+                           ? mg_trace_frame(capture, PyThreadState_Get(), subject->frame, subject->next, subject->sp)
+                           : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
         Py_DECREF(result);

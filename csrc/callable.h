@@ -25,7 +25,7 @@ typedef struct {
     PyObject *captured; /* strong: told of each new entry, and how long its capture took; or None */
     MgEntry **entries;  /* strong, most recent first */
     int entry_count, entry_room;
-    MgPoint *points;   /* owned */
+    MgPoint *points; /* owned */
     int point_count;
     int breaks;    /* graphs may end at a break */
     int limit;     /* of entries; -1 for the common limit */

@@ -34,7 +34,7 @@ typedef struct {
     PyObject *object; /* strong */
     MgSource *source; /* the first way to it; borrowed from the capture's sources */
     PyObject *view;   /* strong: what captured code sees; NULL while it is the object itself */
-    PyObject *held; /* strong: writes held back, a dict of key -> value or the deletion mark; NULL if there are none */
+    PyObject *held;  /* strong: writes held back, a dict of key -> value or the deletion mark; NULL if there are none */
     PyObject *slots; /* strong: the same for the slots of an instance, by descriptor; NULL if there are none */
     MgKind kind;
     int provisional;
@@ -77,7 +77,7 @@ typedef struct {
     PyObject *stack;  /* strong: a tuple of (code, line) pairs, innermost last; NULL for an input */
     MgSource *source; /* of an input */
     PyObject *real;   /* strong: the tensor that an input stands for */
-    int is_part;        /* it only takes something out of another: no node is made of it if nobody uses it */
+    int is_part;      /* it only takes something out of another: no node is made of it if nobody uses it */
     PyObject *name;   /* strong: the name of the variable it was first stored in, or NULL */
     int users;
 } MgNode;
@@ -130,20 +130,20 @@ struct MgCapture {
     int quiet;             /* > 0 while tensors are reached that nobody has used yet */
 
     /* breaks; see exit.c */
-    int can_break;          /* a snapshot is wanted if the capture must stop */
-    long stop;              /* stop before this instruction, 0 for never */
+    int can_break; /* a snapshot is wanted if the capture must stop */
+    long stop;     /* stop before this instruction, 0 for never */
     MgReason stop_reason;
-    long restart;           /* the capture must be made again, up to this instruction; 0 if not */
-    MgSnapshot *snapshots;  /* owned, innermost first */
+    long restart;          /* the capture must be made again, up to this instruction; 0 if not */
+    MgSnapshot *snapshots; /* owned, innermost first */
     int snapshot_count;
-    int inner_direct;       /* the frame that was taken last was called by an instruction of the next one */
-    int inner_lost;         /* the frame that was left last can't be made again */
+    int inner_direct; /* the frame that was taken last was called by an instruction of the next one */
+    int inner_lost;   /* the frame that was left last can't be made again */
     int root_taken;
-    int pure;               /* what is called now gives its result to the call instruction as it is */
-    int direct_pending;     /* the next frame is called that way */
-    int point;              /* the root is a frame in the middle, not a call */
-    int point_count;        /* the slots of that frame */
-    PyObject *handled;      /* borrowed: the exception that was being handled when the capture started */
+    int pure;           /* what is called now gives its result to the call instruction as it is */
+    int direct_pending; /* the next frame is called that way */
+    int point;          /* the root is a frame in the middle, not a call */
+    int point_count;    /* the slots of that frame */
+    PyObject *handled;  /* borrowed: the exception that was being handled when the capture started */
 };
 
 /* The capture of this thread, or NULL. */

@@ -173,8 +173,8 @@ slot_effects(Maker *maker, MgRecord *record)
     Py_ssize_t position = 0;
     PyObject *key, *value;
     while (PyDict_Next(record->slots, &position, &key, &value)) {
-        if (add_effect(maker, MG_EFFECT_SLOT_SET, record->source, key, 0,
-                       value == mg_capture_deleted ? NULL : value) < 0) {
+        if (add_effect(maker, MG_EFFECT_SLOT_SET, record->source, key, 0, value == mg_capture_deleted ? NULL : value) <
+            0) {
             return MG_ERR;
         }
     }

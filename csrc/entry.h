@@ -62,7 +62,7 @@ typedef struct {
     MgOperation *operations; /* one for each node, or NULL if a backend has compiled the graph */
     PyObject *compiled;      /* strong: what the backend gave, or NULL */
     PyObject *check;         /* strong: one more guard, a callable that gets the inputs and gives a bool; or NULL */
-    MgExitFrame *frames; /* owned: where it stops, or NULL if it returns */
+    MgExitFrame *frames;     /* owned: where it stops, or NULL if it returns */
     int frame_count;
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
     uint64_t hits;

@@ -44,8 +44,7 @@ mg_exit_clear(MgCapture *capture)
 static int
 snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **sp, int awaiting)
 {
-    MgSnapshot *grown =
-        PyMem_Realloc(capture->snapshots, sizeof(MgSnapshot) * (size_t)(capture->snapshot_count + 1));
+    MgSnapshot *grown = PyMem_Realloc(capture->snapshots, sizeof(MgSnapshot) * (size_t)(capture->snapshot_count + 1));
     if (grown == NULL) {
         return MG_ERR;
     }
@@ -206,7 +205,8 @@ find_live(PyCodeObject *code)
 int
 mg_exit_is_live(PyCodeObject *code, int offset, int slot)
 {
-    static MgTable known; /* code -> bits; a code object that was captured is kept alive by its entries, or its memory is
+    static MgTable
+        known; /* code -> bits; a code object that was captured is kept alive by its entries, or its memory is
                              found again by the same name: hence the name is compared too */
     if (slot >= code->co_nlocals || slot >= 64 || code->co_nlocalsplus > 64) {
         return 1; /* cells, and what has no bit */

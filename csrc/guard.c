@@ -163,9 +163,9 @@ same_keys(PyObject *dict, PyObject *keys)
     MgDictWalk walk = {0};
     while (i < size && mg_dict_next(dict, &walk, &key, &value)) {
         PyObject *expected = PyTuple_GET_ITEM(keys, i++);
-        if (key != expected && !(PyUnicode_CheckExact(key) && PyUnicode_CheckExact(expected)
-                                     ? PyUnicode_Compare(key, expected) == 0
-                                     : same_value(key, expected) == 1)) {
+        if (key != expected &&
+            !(PyUnicode_CheckExact(key) && PyUnicode_CheckExact(expected) ? PyUnicode_Compare(key, expected) == 0
+                                                                          : same_value(key, expected) == 1)) {
             return 0;
         }
     }
@@ -275,10 +275,10 @@ run_check(MgCheck *check, PyObject **registers)
             if (PyTuple_Check(value) || PyList_Check(value)) {
                 return Py_SIZE(value) == check->index;
             }
-            return PyDict_Check(value)                           ? PyDict_GET_SIZE(value) == check->index
-                   : PyAnySet_Check(value)                       ? PySet_GET_SIZE(value) == check->index
+            return PyDict_Check(value)                        ? PyDict_GET_SIZE(value) == check->index
+                   : PyAnySet_Check(value)                    ? PySet_GET_SIZE(value) == check->index
                    : PyObject_TypeCheck(value, mg_deque_type) ? Py_SIZE(value) == check->index
-                                                                 : 0;
+                                                              : 0;
         case MG_GUARD_LIMIT:
             return PyObject_TypeCheck(value, mg_deque_type) && mg_deque_limit(value) == check->index;
         case MG_GUARD_APART:
@@ -386,9 +386,10 @@ mg_guard_text(const MgProgram *program, int index)
         case MG_GUARD_APART: {
             const int *id = (const int *)(const void *)PyBytes_AS_STRING(check->expected);
             other = mg_guard_source_text(program, id[0]);
-            text = other == NULL ? NULL
-                                 : PyUnicode_FromFormat("%U and %zd others are distinct objects", other,
-                                                        PyBytes_GET_SIZE(check->expected) / (Py_ssize_t)sizeof(int) - 1);
+            text = other == NULL
+                       ? NULL
+                       : PyUnicode_FromFormat("%U and %zd others are distinct objects", other,
+                                              PyBytes_GET_SIZE(check->expected) / (Py_ssize_t)sizeof(int) - 1);
             break;
         }
         case MG_GUARD_METHODS:

@@ -333,7 +333,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     PyObject **const locals = frame->localsplus;
     MgUnit *next = frame->prev_instr + 1;
     PyObject **sp = locals + frame->stacktop;
-    PyObject *kwnames = NULL;                       /* borrowed from consts; between KW_NAMES and CALL */
+    PyObject *kwnames = NULL; /* borrowed from consts; between KW_NAMES and CALL */
     const MgExit *const first_exit = exit;
     PyObject *const compiled = exit != NULL ? exit->owner : NULL; /* borrowed: the exit is released by our caller */
     MgCapture *const capture = compiled != NULL ? NULL : mg_capture_active(); /* NULL in plain mode */
@@ -539,8 +539,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(DELETE_GLOBAL) {
-        int status = EITHER(mg_trace_delete_global(capture, frame, NAME_AT(oparg)),
-                            mg_ops_delete_global(frame, NAME_AT(oparg)));
+        int status =
+            EITHER(mg_trace_delete_global(capture, frame, NAME_AT(oparg)), mg_ops_delete_global(frame, NAME_AT(oparg)));
         STOP_IF(status < 0);
         ERROR_IF(status < 0);
         DISPATCH();
@@ -1560,7 +1560,7 @@ instrument:
         int opcode = mg_opcode_base[_Py_OPCODE(*next)];
         if (link.use_tracing) { /* never in the middle of a sequence: see DISPATCH_CHAINED */
             STOP_IF(capture != NULL && mg_capture_abort(capture, MG_REASON_TRACING, NULL) < 0);
-        ERROR_IF(capture != NULL && PyErr_Occurred());
+            ERROR_IF(capture != NULL && PyErr_Occurred());
             goto hand_over;
         }
         if (mg_interp_counting) {

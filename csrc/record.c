@@ -435,7 +435,7 @@ wrap_result(Wrapping *wrapping, PyObject *result, int node)
             PyTuple_SET_ITEM(items, i, wrapped);
         }
     }
-    if (items != NULL && PyTuple_Check(result) && Py_TYPE(result) != &PyTuple_Type) { /* torch.return_types.max */
+    if (items != NULL && PyTuple_Check(result) && Py_TYPE(result) != &PyTuple_Type) {  /* torch.return_types.max */
         PyObject *make = PyObject_GetAttrString((PyObject *)Py_TYPE(result), "_make"); /* of a named tuple */
         if (make == NULL) {
             PyErr_Clear();

@@ -254,7 +254,8 @@ mg_rules_restore_state(MgCapture *capture)
 int
 mg_rules_apply_state(PyObject *state)
 {
-    PyObject *result = rules.restore_state == NULL ? Py_NewRef(Py_None) : PyObject_CallOneArg(rules.restore_state, state);
+    PyObject *result =
+        rules.restore_state == NULL ? Py_NewRef(Py_None) : PyObject_CallOneArg(rules.restore_state, state);
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
 }

@@ -155,7 +155,8 @@ mg_shadow_init(void)
     PyObject *factory = PyDict_GetItemString(mg_defaultdict_type->tp_dict, "default_factory");
     if (factory == NULL || !Py_IS_TYPE(factory, &PyMemberDescr_Type) || !layouts_hold()) {
         if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_ImportError, "magneto does not know this CPython's deque, OrderedDict or mappingproxy");
+            PyErr_SetString(PyExc_ImportError,
+                            "magneto does not know this CPython's deque, OrderedDict or mappingproxy");
         }
         return MG_ERR;
     }

@@ -27,12 +27,11 @@ meta_dealloc(MgMeta *self)
 static PyObject *
 meta_repr(MgMeta *self)
 {
-    return PyUnicode_FromFormat("meta(%S, %S, %S, strides=%S%s%s%s%s%s)", self->dtype, self->device, self->sizes,
-                                self->strides, self->flags & MG_META_REQUIRES_GRAD ? ", requires_grad" : "",
-                                self->flags & MG_META_NON_LEAF ? ", non-leaf" : "",
-                                self->flags & MG_META_PARAMETER ? ", parameter" : "",
-                                self->flags & MG_META_CONJUGATE ? ", conjugate" : "",
-                                self->flags & MG_META_NEGATIVE ? ", negative" : "");
+    return PyUnicode_FromFormat(
+        "meta(%S, %S, %S, strides=%S%s%s%s%s%s)", self->dtype, self->device, self->sizes, self->strides,
+        self->flags & MG_META_REQUIRES_GRAD ? ", requires_grad" : "",
+        self->flags & MG_META_NON_LEAF ? ", non-leaf" : "", self->flags & MG_META_PARAMETER ? ", parameter" : "",
+        self->flags & MG_META_CONJUGATE ? ", conjugate" : "", self->flags & MG_META_NEGATIVE ? ", negative" : "");
 }
 
 static PyMemberDef meta_members[] = {

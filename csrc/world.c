@@ -448,8 +448,7 @@ expose_sequence(MgCapture *capture, MgRecord *record, PyObject *shadow)
     }
     for (Py_ssize_t i = 0; i < size; i++) {
         MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ITEM, record->source, NULL, i);
-        PyObject *item =
-            record->kind == MG_KIND_LIST ? PyList_GET_ITEM(sequence, i) : mg_deque_item(sequence, i);
+        PyObject *item = record->kind == MG_KIND_LIST ? PyList_GET_ITEM(sequence, i) : mg_deque_item(sequence, i);
         PyObject *view = expose_item(capture, item, source);
         int status = view == NULL ? MG_ERR : mg_shadow_add(shadow, view);
         Py_XDECREF(view);
@@ -457,9 +456,8 @@ expose_sequence(MgCapture *capture, MgRecord *record, PyObject *shadow)
             return MG_ERR;
         }
     }
-    return record->kind == MG_KIND_DEQUE
-               ? mg_capture_guard_limit(capture, record->source, mg_deque_limit(sequence))
-               : MG_OK;
+    return record->kind == MG_KIND_DEQUE ? mg_capture_guard_limit(capture, record->source, mg_deque_limit(sequence))
+                                         : MG_OK;
 }
 
 /* Guards what a defaultdict makes its values with, and gives it to the shadow. */
@@ -472,8 +470,7 @@ expose_factory(MgCapture *capture, MgRecord *record, PyObject *shadow)
         return source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL);
     }
     PyObject *view = mg_world_reach(capture, factory, source);
-    int status =
-        view == NULL ? MG_ERR : Py_TYPE(mg_shadow_factory)->tp_descr_set(mg_shadow_factory, shadow, view);
+    int status = view == NULL ? MG_ERR : Py_TYPE(mg_shadow_factory)->tp_descr_set(mg_shadow_factory, shadow, view);
     Py_XDECREF(view);
     return status;
 }
@@ -586,7 +583,7 @@ expose_tuple(MgCapture *capture, MgRecord *record)
     PyTypeObject *type = Py_TYPE(tuple);
     if (type != &PyTuple_Type) {
         PyObject *arguments = PyTuple_Pack(1, views);
-        PyObject *made = arguments == NULL             ? NULL
+        PyObject *made = arguments == NULL ? NULL
                          : PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_new != PyTuple_Type.tp_new &&
                                  _PyType_Lookup(type, MG_STRING("n_sequence_fields")) != NULL
                              ? type->tp_new(type, arguments, NULL) /* a structseq */
@@ -633,8 +630,7 @@ expose_record(MgCapture *capture, MgRecord *record)
     }
     PyObject *shadow = base == NULL ? NULL : mg_shadow_empty(Py_TYPE(object), base, object);
     if (shadow == NULL) {
-        return PyErr_Occurred() ? MG_ERR
-                                : mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
+        return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
     }
     Py_INCREF(shadow);
     int status = set_view(capture, record, shadow); /* first, so that cycles end */
@@ -866,9 +862,10 @@ expose_rest(MgCapture *capture, PyCodeObject *code, PyObject **slots)
         PyObject *key, *value;
         while (*slots != NULL && PyDict_Next(*slots, &position, &key, &value)) {
             PyObject *exposed = mg_world_escape(capture, value);
-            int status = exposed == NULL    ? MG_ERR
-                         : exposed == value ? MG_OK
-                                            : PyDict_SetItem(*slots, key, exposed); /* no new key: the walk stays valid */
+            int status = exposed == NULL ? MG_ERR
+                         : exposed == value
+                             ? MG_OK
+                             : PyDict_SetItem(*slots, key, exposed); /* no new key: the walk stays valid */
             Py_XDECREF(exposed);
             if (status < 0) {
                 return MG_ERR;
@@ -1107,21 +1104,21 @@ int
 mg_world_guard_protocols(MgCapture *capture, PyObject *object)
 {
     static const char *const names[] = {
-        "__eq__",        "__ne__",       "__lt__",        "__le__",        "__gt__",       "__ge__",
-        "__hash__",      "__bool__",     "__len__",       "__iter__",      "__next__",     "__contains__",
-        "__getitem__",   "__setitem__",  "__delitem__",   "__missing__",   "__reversed__", "__length_hint__",
-        "__index__",     "__int__",      "__float__",     "__complex__",   "__str__",      "__repr__",
-        "__format__",    "__bytes__",    "__call__",      "__enter__",     "__exit__",     "__getattribute__",
-        "__getattr__",   "__setattr__",  "__delattr__",   "__class__",     "__neg__",      "__pos__",
-        "__invert__",    "__abs__",      "__round__",     "__trunc__",     "__floor__",    "__ceil__",
-        "__add__",       "__radd__",     "__iadd__",      "__sub__",       "__rsub__",     "__isub__",
-        "__mul__",       "__rmul__",     "__imul__",      "__matmul__",    "__rmatmul__",  "__imatmul__",
-        "__truediv__",   "__rtruediv__", "__itruediv__",  "__floordiv__",  "__rfloordiv__", "__ifloordiv__",
-        "__mod__",       "__rmod__",     "__imod__",      "__pow__",       "__rpow__",     "__ipow__",
-        "__divmod__",    "__rdivmod__",  "__lshift__",    "__rlshift__",   "__ilshift__",  "__rshift__",
-        "__rrshift__",   "__irshift__",  "__and__",       "__rand__",      "__iand__",     "__or__",
-        "__ror__",       "__ior__",      "__xor__",       "__rxor__",      "__ixor__",     "__torch_function__",
-        "__copy__",      "__deepcopy__", "__reduce_ex__", "__index__",
+        "__eq__",      "__ne__",       "__lt__",        "__le__",       "__gt__",        "__ge__",
+        "__hash__",    "__bool__",     "__len__",       "__iter__",     "__next__",      "__contains__",
+        "__getitem__", "__setitem__",  "__delitem__",   "__missing__",  "__reversed__",  "__length_hint__",
+        "__index__",   "__int__",      "__float__",     "__complex__",  "__str__",       "__repr__",
+        "__format__",  "__bytes__",    "__call__",      "__enter__",    "__exit__",      "__getattribute__",
+        "__getattr__", "__setattr__",  "__delattr__",   "__class__",    "__neg__",       "__pos__",
+        "__invert__",  "__abs__",      "__round__",     "__trunc__",    "__floor__",     "__ceil__",
+        "__add__",     "__radd__",     "__iadd__",      "__sub__",      "__rsub__",      "__isub__",
+        "__mul__",     "__rmul__",     "__imul__",      "__matmul__",   "__rmatmul__",   "__imatmul__",
+        "__truediv__", "__rtruediv__", "__itruediv__",  "__floordiv__", "__rfloordiv__", "__ifloordiv__",
+        "__mod__",     "__rmod__",     "__imod__",      "__pow__",      "__rpow__",      "__ipow__",
+        "__divmod__",  "__rdivmod__",  "__lshift__",    "__rlshift__",  "__ilshift__",   "__rshift__",
+        "__rrshift__", "__irshift__",  "__and__",       "__rand__",     "__iand__",      "__or__",
+        "__ror__",     "__ior__",      "__xor__",       "__rxor__",     "__ixor__",      "__torch_function__",
+        "__copy__",    "__deepcopy__", "__reduce_ex__", "__index__",
     };
     PyTypeObject *type = Py_TYPE(object);
     if (!is_heap_type(type) || type == mg_twin_class ||
@@ -1277,7 +1274,8 @@ tuple_field(PyObject *descriptor)
     return ((struct {
                PyObject_HEAD
                Py_ssize_t index;
-           } *)descriptor)->index;
+           } *)descriptor)
+        ->index;
 }
 
 /* Item `index` of a tuple as captured code sees it. */
