@@ -106,7 +106,7 @@ class Compiler:
         """What the backend made, with its guard on the inputs if it has one; None if the core is to run the graph."""
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        shapes = ShapeEnv()
+        shapes = ShapeEnv(assume_static_by_default=True)
         module, inputs = _graph.build(entry, FakeTensorMode(shape_env=shapes), lazy=True, module=self.module)
         number = CompileId(frame_id=next(_numbers), frame_compile_id=0)
         module.meta["dynamo_compile_id"] = number
@@ -116,6 +116,8 @@ class Compiler:
             self.seen(module)
         # a mode of its own for the backend: the graph's example values may have been changed by its operations
         context = TracingContext(FakeTensorMode(shape_env=shapes))
+        for node, tensor in zip(module.graph.nodes, inputs, strict=False):  # the placeholders come first
+            context.tensor_to_context[tensor] = _static_shape(tensor, node._dynamo_source)
         try:
             with compile_context(CompileContext(number)), tracing(context):
                 compiled = self.backend(module, inputs)
@@ -128,9 +130,21 @@ class Compiler:
             warnings.warn(text, stacklevel=2)
             log.debug("a backend failed", exc_info=error)
             return None
-        check = _guard_on_inputs(context.guards_context.aotautograd_guards)
+        check = _guard_on_inputs(context, module, inputs)
         compiled = _not_lazy(compiled)
         return compiled if check is None else (compiled, check)
+
+
+def _static_shape(tensor: torch.Tensor, source: Any) -> Any:
+    """Says that the sizes of a tensor, and of what it is a view of, are plain numbers."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
+
+    base = tensor._base if tensor._is_view() else None
+    return StatefulSymbolicContext(
+        dynamic_sizes=[DimDynamic.STATIC] * tensor.dim(),
+        view_base_context=None if base is None else _static_shape(base, source),
+        tensor_source=source,
+    )
 
 
 def _not_lazy(compiled: Any) -> Any:
@@ -147,8 +161,35 @@ def _not_lazy(compiled: Any) -> Any:
     return compiled
 
 
-def _guard_on_inputs(guards: list[Any]) -> Callable[[tuple[Any, ...]], bool] | None:
-    """What AOTAutograd wants to hold of the graph's inputs, as a function of them."""
+def _shared_storages(inputs: Sequence[Any], positions: list[int]) -> list[Any]:
+    """Which of the inputs at these positions share a storage, and where in it they lie."""
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for position in positions:
+        storage = inputs[position].untyped_storage()
+        groups.setdefault(storage._cdata, []).append((position, inputs[position].storage_offset()))
+    if len(groups) == len(positions):
+        return []
+    return [
+        (group, inputs[group[0][0]].untyped_storage().nbytes()) for group in groups.values() if len(group) > 1
+    ]
+
+
+def _guard_on_inputs(
+    context: TracingContext, module: fx.GraphModule, inputs: list[Any]
+) -> Callable[[tuple[Any, ...]], bool] | None:
+    """What must hold of the graph's inputs for AOTAutograd's result to be right, as a function of them.
+
+    AOTAutograd says so itself where shapes are dynamic. With static shapes it takes for granted that inputs that share
+    memory always do, and those that don't never do: that matters if an input is written to.
+    """
+    guards = context.guards_context.aotautograd_guards
+    own: list[int] = []
+    if context.fw_metadata is not None and any(info.mutates_data for info in context.fw_metadata.input_info):
+        placeholders = module.graph.find_nodes(op="placeholder")
+        own = [
+            i for i, node in enumerate(placeholders) if not node.meta["tensor_dict"]
+        ]  # not those of modules
+    shared = _shared_storages(inputs, own) if len(own) > 1 else []
     same: list[tuple[int, int]] = []
     overlaps: list[tuple[list[int], list[int]]] = []
     for guard in guards:
@@ -163,16 +204,18 @@ def _guard_on_inputs(guards: list[Any]) -> Callable[[tuple[Any, ...]], bool] | N
             )
         else:
             raise exc.MagnetoError(f"the backend added a guard of an unknown kind: {guard!r}")
-    if not same and not overlaps:
+    if not same and not overlaps and len(own) < 2:
         return None
 
     def check(inputs: tuple[Any, ...]) -> bool:
-        from torch._C._dynamo.guards import compute_overlapping_tensors
-
+        if len(own) > 1 and _shared_storages(inputs, own) != shared:
+            return False
         for a, b in same:
             if inputs[a] is not inputs[b]:
                 return False
         for with_overlap, without in overlaps:
+            from torch._C._dynamo.guards import compute_overlapping_tensors
+
             tensors = [inputs[i] for i in with_overlap] + [inputs[i] for i in without]
             if compute_overlapping_tensors(tensors, symbolic=False) != set(range(len(with_overlap))):
                 return False

@@ -210,7 +210,7 @@ def disable(function: _F) -> _F:
 def _rule(function: _F, rule: str) -> _F:
     if not callable(function):
         raise TypeError(f"not a callable: {function!r}")
-    from magneto import _propagate, _runtime
+    from magneto import _runtime
 
-    _core.configure({"calls": {function: rule}}, _runtime.Twin, _propagate.propagate)
+    _core.configure({"calls": {function: rule}}, _runtime.Twin, _runtime.propagate)
     return function

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._guards import Source
+from torch._guards import GuardSource, Source
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
 
@@ -27,6 +27,11 @@ class InputSource(Source):
     def name(self) -> str:
         """The text."""
         return self.text
+
+    @property
+    def guard_source(self) -> GuardSource:
+        """All inputs are guarded alike."""
+        return GuardSource.LOCAL
 
     @property
     def _name_template(self) -> str:
@@ -161,10 +166,10 @@ def build(
         nodes[index] = node
     graph.output(tuple([nodes[index] for index in outputs]))
     with _use_lazy_graph_module(lazy):
-        module = _make_graph_module(torch.nn.Module(), graph)
-    module.meta["dynamo_flat_name_to_original_fqn"] = originals
-    module._param_name_to_source = sources  # type: ignore[assignment]
-    return module, inputs
+        result = _make_graph_module(torch.nn.Module(), graph)
+    result.meta["dynamo_flat_name_to_original_fqn"] = originals
+    result._param_name_to_source = sources  # type: ignore[assignment]
+    return result, inputs
 
 
 def _first_uses(value: Any, stack: Any, found: dict[int, str], texts: _stack.Formatter) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import torch
 
 from magneto import _core, _propagate, rules
@@ -12,9 +15,18 @@ class Twin(torch.Tensor):
 
     __slots__ = ("_magneto",)
 
-    __torch_function__ = staticmethod(_core.torch_function)  # type: ignore[assignment]  # no Python frame in between
+    __torch_function__ = staticmethod(_core.torch_function)  # no Python frame in between
+
+
+_lock = threading.RLock()
+
+
+def propagate(*args: Any) -> Any:
+    """What an operation gives; for one thread at a time, since a FakeTensorMode can't be used by two."""
+    with _lock:
+        return _propagate.propagate(*args)
 
 
 _tables = rules.tables()
 _tables["calls"][_core.capturing] = "is_compiling"  # behind magneto.is_compiling()
-_core.configure(_tables, Twin, _propagate.propagate)
+_core.configure(_tables, Twin, propagate)
