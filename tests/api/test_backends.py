@@ -1,0 +1,265 @@
+"""Backends: by name, by function, with training, with failures."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import magneto
+from magneto import exc
+
+
+def mlp():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def step(model, module, x):
+    """The result of a training step, and the gradients."""
+    for parameter in module.parameters():
+        parameter.grad = None
+    x = x.clone().requires_grad_()
+    result = model(x)
+    result.pow(2).sum().backward()
+    return [result, x.grad, *(parameter.grad for parameter in module.parameters())]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"backend": "eager"},
+        {"backend": "aot_eager"},
+        {"backend": "aot_eager_decomp_partition"},
+        {"backend": "inductor"},
+        {"backend": "inductor", "mode": "reduce-overhead"},
+        {"backend": "inductor", "options": {"epilogue_fusion": True}},
+        {"backend": "eager_noexcept"},
+    ],
+    ids=str,
+)
+def test_training_step_is_eagers(options):
+    module = mlp()
+    compiled = magneto.compile(module, fullgraph=True, **options)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(3, 4)
+        for ours, eager in zip(step(compiled, module, x), step(module, module, x)):
+            torch.testing.assert_close(ours, eager)
+    assert len(magneto.cache_entries(compiled)) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_several_steps_of_an_optimizer(backend):
+    def train(compiled):
+        module = mlp()
+        model = magneto.compile(module, backend=backend, fullgraph=True) if compiled else module
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        torch.manual_seed(1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(5, 4)).pow(2).sum().backward()
+            optimizer.step()
+        return [parameter.detach() for parameter in module.parameters()]
+
+    for ours, eager in zip(train(True), train(False)):
+        torch.testing.assert_close(ours, eager)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_mutation_of_an_argument(backend):
+    def f(x, y):
+        x.add_(1)
+        y[0] = 5
+        return x * y
+
+    x, y = torch.ones(3), torch.ones(3)
+    a, b = torch.ones(3), torch.ones(3)
+    assert torch.equal(magneto.compile(f, backend=backend, fullgraph=True)(x, y), f(a, b))
+    assert torch.equal(x, a)
+    assert torch.equal(y, b)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_one_tensor_as_two_arguments(backend):
+    def f(x, y):
+        x.add_(1)
+        return x * y
+
+    compiled = magneto.compile(f, backend=backend, fullgraph=True)
+    for _ in range(2):
+        x, y = torch.ones(3), torch.ones(3)
+        assert torch.equal(compiled(x, x), f(y, y))
+        assert torch.equal(x, y)
+        assert torch.equal(compiled(torch.ones(3), torch.ones(3)), f(torch.ones(3), torch.ones(3)))
+
+
+def test_overlapping_arguments_have_a_guard_of_their_own():
+    def f(x, y):
+        x.add_(1)
+        return x + y
+
+    compiled = magneto.compile(f, backend="aot_eager", fullgraph=True)
+
+    def overlapping():
+        base = torch.zeros(6)
+        return base[0:4], base[2:6]
+
+    def apart():
+        base = torch.zeros(8)
+        return base[0:4], base[4:8]
+
+    def two():
+        return torch.zeros(4), torch.zeros(4)
+
+    for make in (overlapping, apart, two, overlapping, two, apart):
+        assert torch.equal(compiled(*make()), f(*make()))
+    assert len(magneto.cache_entries(compiled)) == 3
+
+
+def test_custom_backend_gets_the_graph_and_the_inputs():
+    seen = []
+
+    def backend(module, inputs):
+        seen.append((module, inputs))
+        return module.forward
+
+    x, y = torch.ones(2), torch.zeros(2)
+    f = magneto.compile(lambda a, b: a + b * 2, backend=backend)
+    assert torch.equal(f(x, y), x)
+    module, inputs = seen[0]
+    assert isinstance(module, torch.fx.GraphModule)
+    assert [a is b for a, b in zip(inputs, (y, x))] == [True, True]  # in the order of use
+    f(y, x)
+    assert len(seen) == 1
+
+
+def test_custom_backend_can_change_the_graph():
+    def backend(module, inputs):
+        for node in module.graph.nodes:
+            if node.target is torch.sin:
+                node.target = torch.cos
+        module.recompile()
+        return module
+
+    x = torch.randn(3)
+    assert torch.equal(magneto.compile(lambda x: torch.sin(x), backend=backend)(x), x.cos())
+
+
+def test_custom_backend_with_options():
+    seen = {}
+
+    def backend(module, inputs, **kwargs):
+        seen.update(kwargs)
+        return module.forward
+
+    magneto.compile(lambda x: x + 1, backend=backend, options={"level": 3})(torch.ones(1))
+    assert seen == {"options": {"level": 3}}
+    seen.clear()
+    magneto.compile(lambda x: x + 1, backend=backend, mode="max-autotune")(torch.ones(1))
+    assert seen == {"mode": "max-autotune"}
+
+
+def test_custom_backend_on_aot_autograd():
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    graphs = []
+
+    def compiler(module, inputs):
+        graphs.append(module)
+        return make_boxed_func(module.forward)
+
+    module = mlp()
+    compiled = magneto.compile(module, backend=aot_autograd(fw_compiler=compiler, bw_compiler=compiler))
+    x = torch.randn(2, 4)
+    for ours, eager in zip(step(compiled, module, x), step(module, module, x)):
+        torch.testing.assert_close(ours, eager)
+    assert len(graphs) == 2
+
+
+def test_backend_sees_a_tracing_context():
+    from torch._guards import TracingContext, detect_fake_mode
+
+    modes = []
+
+    def backend(module, inputs):
+        modes.append((detect_fake_mode(inputs), TracingContext.get().fake_mode))
+        return module.forward
+
+    magneto.compile(lambda x: x + 1, backend=backend)(torch.ones(1))
+    assert modes[0][0] is modes[0][1] is not None
+    assert TracingContext.try_get() is None
+
+
+def test_failing_backend():
+    def backend(module, inputs):
+        raise ValueError("too hard")
+
+    f = magneto.compile(lambda x: x + 1, backend=backend)
+    for _ in range(2):
+        with pytest.raises(exc.BackendCompilerFailed, match="too hard") as caught:
+            f(torch.ones(1))
+        assert isinstance(caught.value.__cause__, ValueError)
+        assert caught.value.inner_exception is caught.value.__cause__
+        assert "backend" in caught.value.backend_name
+
+
+def test_backend_that_gives_no_callable():
+    f = magneto.compile(lambda x: x + 1, backend=lambda module, inputs: None)
+    with pytest.raises(exc.BackendCompilerFailed, match="must give a callable"):
+        f(torch.ones(1))
+
+
+def test_suppressed_errors_run_the_graph_without_the_backend():
+    def backend(module, inputs):
+        raise ValueError("too hard")
+
+    f = magneto.compile(lambda x: x + 1, backend=backend)
+    with magneto.config.patch(suppress_errors=True), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch.equal(f(torch.ones(1)), torch.full((1,), 2.0))
+        assert torch.equal(f(torch.ones(1)), torch.full((1,), 2.0))
+    assert [str(warning.message) for warning in caught if "too hard" in str(warning.message)] != []
+    assert len(magneto.cache_entries(f)) == 1
+
+
+def test_compiled_graph_with_too_few_outputs():
+    f = magneto.compile(lambda x: x + 1, backend=lambda module, inputs: lambda *args: ())
+    with pytest.raises(RuntimeError, match="gave 0 outputs, not 1"):
+        f(torch.ones(1))
+
+
+def test_unknown_backend():
+    with pytest.raises(exc.InvalidBackend, match="no backend 'nonsense'"):
+        magneto.compile(lambda x: x, backend="nonsense")
+    with pytest.raises(TypeError, match="a name or a callable"):
+        magneto.compile(lambda x: x, backend=3)
+
+
+def test_unknown_option_of_inductor():
+    with pytest.raises(RuntimeError, match="Unexpected optimization option"):
+        magneto.compile(lambda x: x, options={"nonsense": 1})
+
+
+def test_list_backends():
+    assert {"eager", "inductor"} <= set(magneto.list_backends())
+    everything = magneto.list_backends(None)
+    assert {"aot_eager", "eager", "inductor"} <= set(everything)
+    assert everything == sorted(everything)
+
+
+def test_backend_of_torchs_registry():
+    from torch._dynamo.backends import registry
+
+    name = "magneto_test_backend"
+    if name not in registry._COMPILER_FNS:
+
+        @registry.register_backend(name=name)
+        def compiler(module, inputs):
+            return module.forward
+
+    assert name in magneto.list_backends()
+    assert torch.equal(magneto.compile(lambda x: x * 2, backend=name)(torch.ones(1)), torch.full((1,), 2.0))
