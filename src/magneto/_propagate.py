@@ -29,7 +29,9 @@ def fake_mode() -> FakeTensorMode:
 
 def _with_history(fake: torch.Tensor) -> torch.Tensor:
     """The same tensor as the result of an operation: it requires grad and is no leaf, nor a view of one."""
-    if 0 in fake.stride() and fake.numel() > 1:  # expanded: can't be written to, so what it is a view of does not matter
+    if (
+        0 in fake.stride() and fake.numel() > 1
+    ):  # expanded: nothing can write to it, so it may be a view of a leaf
         return fake.requires_grad_(True).view_as(fake)
     leaf = torch.empty((), dtype=fake.dtype, device=fake.device, requires_grad=True)
     return fake.copy_(leaf)
@@ -49,7 +51,7 @@ def make_fake(meta: Any, mode: FakeTensorMode) -> torch.Tensor:
             else:
                 fake.requires_grad_(True)
         if meta.flags & PARAMETER:
-            fake._is_param = True  # type: ignore[attr-defined]
+            fake._is_param = True
     return fake
 
 
@@ -72,6 +74,10 @@ def meta_of(tensor: torch.Tensor) -> Any:
 
 
 class _Unsupported(Exception):
+    pass
+
+
+class _DataDependent(Exception):
     pass
 
 
@@ -104,7 +110,7 @@ class _Results:
         if type(value) in _PLAIN:
             return value
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise DataDependentOutputException("a value that depends on data")
+            raise _DataDependent("a value that depends on data")
         if type(value) is list:
             return [self.wrap(item) for item in value]
         if isinstance(value, tuple):
@@ -163,7 +169,9 @@ def propagate(
     """
     outcome = _propagate(kind, target, args, kwargs or {}, inputs)
     if expected is not None and not _same(outcome, expected):
-        raise AssertionError(f"{target} with {inputs}, {args}, {kwargs}: {outcome}, but the cache has {expected}")
+        raise AssertionError(
+            f"{target} with {inputs}, {args}, {kwargs}: {outcome}, but the cache has {expected}"
+        )
     return outcome
 
 
@@ -182,7 +190,7 @@ def _propagate(
                 return [convert(item) for item in value]
             if isinstance(value, tuple) and kind is not torch.Size:
                 items = [convert(item) for item in value]
-                return kind._make(items) if hasattr(value, "_make") else tuple(items)  # type: ignore[attr-defined]
+                return kind._make(items) if hasattr(value, "_make") else tuple(items)
             if kind is dict:
                 return {key: convert(item) for key, item in value.items()}
             if kind is slice:
@@ -204,7 +212,7 @@ def _propagate(
             if now is not meta:
                 changes.append((index, now))
         return wrapped, tuple(changes), results.views()
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+    except (DataDependentOutputException, DynamicOutputShapeException, _DataDependent) as error:
         return f"!{error}"
     except _Unsupported as error:
         return f"?{error}"

@@ -13,7 +13,6 @@ import enum
 import functools
 import inspect
 import itertools
-import math
 import operator
 import types
 import weakref
@@ -21,6 +20,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
 
 # Rules by name; see the enum Rule in csrc/rules.c.
 _BUILTINS = {
@@ -41,15 +45,15 @@ _BUILTINS = {
     "id": "id",
 }
 
-_NATIVE_BUILTINS = (
+_NATIVE_BUILTINS = _words(
     "all any ascii bin chr divmod format hash hex max min oct ord pow repr round sorted sum"
-).split()
+)
 
 # Functions of the module operator that are recorded when a tensor is among their arguments.
-_OPERATORS = (
+_OPERATORS = _words(
     "abs add and_ floordiv getitem iadd iand ifloordiv ilshift imatmul imod imul invert inv ior ipow irshift isub "
     "itruediv ixor lshift matmul mod mul neg or_ pos pow rshift setitem sub truediv xor lt le eq ne ge gt"
-).split()
+)
 
 # Context managers that become two nodes: __enter__ -> (__exit__, what enters, what leaves, arguments of the former).
 _MANAGERS: dict[Any, tuple[Any, Any, Any, tuple[str, ...]]] = {
@@ -82,20 +86,20 @@ _CONSTANT_TYPES: tuple[type, ...] = (
     enum.EnumMeta, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, torch.finfo, torch.iinfo,
     functools.partial, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator,
     torch._ops._OpNamespace, torch._ops._Ops, range, slice, property, types.MappingProxyType,
-    weakref.ReferenceType, torch._C._VariableFunctionsClass,
+    weakref.ReferenceType, type(torch._C._VariableFunctions),
 )  # fmt: skip
 
 # Functions of Python code in torch that are one node of the graph, as they are for torch.compile.
 _RECORDED_MODULES = (
-    "torch.functional", "torch.nn.functional", "torch.nn.grad", "torch._lowrank", "torch._linalg_utils", "torch.masked._ops",
-    "torch.signal.windows.windows",
+    "torch.functional", "torch.nn.functional", "torch.nn.grad", "torch._lowrank", "torch._linalg_utils",
+    "torch.masked._ops", "torch.signal.windows.windows",
 )  # fmt: skip
 
 # Single functions of other modules.
-_RECORDED_FUNCTIONS = (
+_RECORDED_FUNCTIONS = _words(
     "torch._utils._flatten_dense_tensors torch._utils._unflatten_dense_tensors torch.sparse.sum "
     "torch.nn.functional.multi_head_attention_forward torch._C._log_api_usage_once"
-).split()
+)
 
 _NOT_RECORDED = {
     "torch.nn.functional": {
@@ -119,13 +123,13 @@ _NOT_RECORDED = {
 }  # fmt: skip
 
 # Methods of torch.Tensor that need its data, or that change what a graph can't express.
-_BROKEN_METHODS = (
+_BROKEN_METHODS = _words(
     "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ backward "
     "register_hook register_post_accumulate_grad_hook data_ptr storage untyped_storage _typed_storage share_memory_ "
     "is_shared __reduce_ex__ __deepcopy__ __dlpack__ __contains__ retain_grad set_ __setstate__ __dir__"
-).split()
+)
 
-_CONSTANT_FUNCTIONS = (
+_CONSTANT_FUNCTIONS = _words(
     "torch.is_grad_enabled torch.is_inference_mode_enabled torch.get_default_dtype torch.get_default_device "
     "torch.is_autocast_enabled torch.is_autocast_cpu_enabled torch.get_autocast_dtype torch.get_autocast_cpu_dtype "
     "torch.get_autocast_gpu_dtype torch.is_autocast_cache_enabled torch.are_deterministic_algorithms_enabled "
@@ -141,27 +145,30 @@ _CONSTANT_FUNCTIONS = (
     "torch.can_cast torch._C._get_privateuse1_backend_name torch.accelerator.is_available "
     "torch.functional.broadcast_shapes torch.broadcast_shapes torch._C._functorch.peek_interpreter_stack "
     "torch._C._functorch.get_unwrapped torch._C._is_mps_available "
-    "torch._C._get_deterministic_algorithms torch.amp.autocast_mode.is_autocast_available torch._C._is_any_autocast_enabled "
+    "torch._C._get_deterministic_algorithms torch.amp.autocast_mode.is_autocast_available "
+    "torch._C._is_any_autocast_enabled "
     "torch._C._is_torch_function_enabled torch._C._is_torch_function_all_disabled torch.compiler.is_exporting "
     "torch._C._get_accelerator torch._C._is_autocast_available torch.backends.cudnn.version "
     "torch.backends.mkl.is_available torch.backends.openmp.is_available torch.backends.mkldnn.is_available "
     "torch.__future__.get_overwrite_module_params_on_conversion torch.cpu.is_available torch.cpu.device_count"
-).split()
+)
 
-_FALSE_FUNCTIONS = (
+_FALSE_FUNCTIONS = _words(
     "torch.overrides.has_torch_function torch.overrides.has_torch_function_unary "
     "torch.overrides.has_torch_function_variadic torch._C._has_torch_function torch._C._has_torch_function_unary "
     "torch._C._has_torch_function_variadic"
-).split()
+)
 
-_STATE_FUNCTIONS = "torch._C._set_grad_enabled".split()
+_STATE_FUNCTIONS = ["torch._C._set_grad_enabled"]
 
-_COMPILING_FUNCTIONS = (
+_COMPILING_FUNCTIONS = _words(
     "torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._utils.is_compiling"
-).split()
+)
 
-_BREAKING_FUNCTIONS = ("builtins.print builtins.open builtins.input builtins.exec builtins.eval builtins.globals "
-                       "builtins.locals builtins.dir builtins.__import__ builtins.breakpoint builtins.compile").split()  # fmt: skip
+_BREAKING_FUNCTIONS = _words(
+    "builtins.print builtins.open builtins.input builtins.exec builtins.eval builtins.globals "
+    "builtins.locals builtins.dir builtins.__import__ builtins.breakpoint builtins.compile"
+)
 
 
 def _resolve(path: str) -> Any:
@@ -189,11 +196,15 @@ def _recorded_functions() -> dict[Any, str]:
     for name in _RECORDED_MODULES:
         module = _resolve(name)
         for key, value in vars(module).items():
-            if inspect.isfunction(value) and key not in _NOT_RECORDED.get(name, ()) and value.__module__ == name:
+            if (
+                inspect.isfunction(value)
+                and key not in _NOT_RECORDED.get(name, ())
+                and value.__module__ == name
+            ):
                 found[value] = "record"
     found.update(_named(_RECORDED_FUNCTIONS, "record"))
     # max_pool1d and its kin are closures made by boolean_dispatch: one node under the public name
-    for key, value in vars(torch.nn.functional).items():
+    for value in vars(torch.nn.functional).values():
         if inspect.isfunction(value) and value.__qualname__.startswith("boolean_dispatch.<locals>"):
             found[value] = "record"
     return found
@@ -295,15 +306,15 @@ def tables() -> dict[str, Any]:
         "graph_types": {torch.Generator, range},
         "record_types": {torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.FloatTensor)},
         "record_owners": {
-            torch._C._VariableFunctionsClass, torch._C._VariableFunctions, torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special,
+            type(torch._C._VariableFunctions), torch._C._VariableFunctions,
+            *(getattr(torch._C, name) for name in ("_nn", "_linalg", "_fft", "_special")),
             "torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special",
         },
-        "native_modules": {"math", "cmath", "_operator", "_functools", "itertools", "_collections", "_bisect", "_heapq"},
+        "native_modules": {
+            "math", "cmath", "_operator", "_functools", "itertools", "_collections", "_bisect", "_heapq",
+        },
         "state_readers": [read for read, _ in _READERS],
         "restore_state": _restore,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "operator_abs": operator.abs,
     }  # fmt: skip
-
-
-assert math  # the C module is named above

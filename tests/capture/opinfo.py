@@ -17,7 +17,9 @@ from torch.utils import _pytree as pytree
 import magneto._runtime  # noqa: F401  sets the core up
 from magneto import _core
 
-if importlib.util.find_spec("expecttest") is None:  # torch's test database imports it, and needs just this name of it
+if (
+    importlib.util.find_spec("expecttest") is None
+):  # torch's test database imports it, and needs just this name of it
     sys.modules["expecttest"] = types.ModuleType("expecttest")
     sys.modules["expecttest"].TestCase = unittest.TestCase  # type: ignore[attr-defined]
 
@@ -56,7 +58,9 @@ def _copy_tensor(tensor: torch.Tensor, non_leaf: bool) -> torch.Tensor:
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
             copy = tensor.detach().clone()
         else:
-            copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+            copy = torch.empty_strided(
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+            )
             if 0 in tensor.stride() or tensor.numel() == 0:
                 copy = tensor.detach().clone()
             else:
@@ -83,13 +87,13 @@ def _fresh(value: Any, non_leaf: bool) -> Any:
                 known[id(item)] = _copy_tensor(item, non_leaf)
             return known[id(item)]
         if isinstance(item, torch.Generator):
-            return item.clone_state() if hasattr(item, "clone_state") else item
+            return item.clone_state()
         return item
 
     return pytree.tree_map(copy, value)
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tensors(value: Any) -> list[torch.Tensor]:
     return [item for item in pytree.tree_leaves(value) if isinstance(item, torch.Tensor)]
 
 
@@ -131,14 +135,14 @@ def same(left: Any, right: Any) -> str:
         return next(filter(None, (same(left[key], right[key]) for key in left)), "")
     if isinstance(left, float) and left != left and right != right:
         return ""
-    if isinstance(left, torch.nn.utils.rnn.PackedSequence):
-        return same(tuple(left), tuple(right))
+    if isinstance(left, torch.Generator):
+        return "" if torch.equal(left.get_state(), right.get_state()) else "state of a generator"
     return "" if left == right else f"{left!r} is {right!r}"
 
 
 def _identities(result: Any, given: list[torch.Tensor]) -> list[int]:
     """For each tensor of a result which of the given tensors it is, or -1."""
-    return [next((i for i, item in enumerate(given) if item is out), -1) for out in _tensors(result)]
+    return [next((i for i, item in enumerate(given) if item is out), -1) for out in tensors(result)]
 
 
 def _aliases(result: Any, given: list[torch.Tensor]) -> list[int]:
@@ -153,12 +157,12 @@ def _aliases(result: Any, given: list[torch.Tensor]) -> list[int]:
     numbers = [storage(item) for item in given]
     return [
         next((i for i, number in enumerate(numbers) if number and number == storage(out)), -1)
-        for out in _tensors(result)
+        for out in tensors(result)
     ]
 
 
 def _gradients(result: Any, inputs: list[torch.Tensor]) -> list[Any]:
-    outputs = [out for out in _tensors(result) if out.requires_grad]
+    outputs = [out for out in tensors(result) if out.requires_grad]
     wanted = [item for item in inputs if item.requires_grad]
     if not outputs or not wanted:
         return []
@@ -171,7 +175,9 @@ def _gradients(result: Any, inputs: list[torch.Tensor]) -> list[Any]:
 
 
 @dataclass
-class _Run:
+class Run:
+    """What was seen of one call."""
+
     result: Any = None
     error: BaseException | None = None
     gradients: Any = None
@@ -182,8 +188,9 @@ class _Run:
     aliases: Any = None
 
 
-def _run(function: Callable[..., Any], case: Case) -> _Run:
-    run = _Run()
+def run(function: Callable[..., Any], case: Case, backward: Callable[[Any], None] | None = None) -> Run:
+    """Call a function with arguments of its own, and then `backward` with the result, or autograd's `grad`."""
+    done = Run()
     leaves_args, leaves_kwargs = _fresh((case.args, case.kwargs), False)
     args, kwargs = leaves_args, leaves_kwargs
     if case.inplace:  # a leaf that requires grad can't be written to
@@ -192,25 +199,30 @@ def _run(function: Callable[..., Any], case: Case) -> _Run:
             (leaves_args, leaves_kwargs),
         )
     torch.manual_seed(1234)
-    given = _tensors((args, kwargs))
-    leaves = _tensors((leaves_args, leaves_kwargs))
+    given = tensors((args, kwargs))
+    leaves = tensors((leaves_args, leaves_kwargs))
     try:
-        run.result = function(*args, **kwargs)
+        done.result = function(*args, **kwargs)
     except Exception as error:
-        run.error = error
-        return run
-    run.random = torch.get_rng_state()
-    run.identities = _identities(run.result, given)
-    run.aliases = _aliases(run.result, given)
-    run.args = (args, kwargs)
+        done.error = error
+        return done
+    done.random = torch.get_rng_state()
+    done.identities = _identities(done.result, given)
+    done.aliases = _aliases(done.result, given)
+    done.args = (args, kwargs)
     try:
-        run.gradients = _gradients(run.result, leaves)
+        if backward is not None:
+            backward(done.result)
+            done.gradients = [item.grad for item in leaves]
+        else:
+            done.gradients = _gradients(done.result, leaves)
     except Exception as error:
-        run.gradient_error = type(error).__name__
-    return run
+        done.gradient_error = type(error).__name__
+    return done
 
 
-def _differences(eager: _Run, captured: _Run) -> str:
+def differences(eager: Run, captured: Run) -> str:
+    """How two calls differ, or an empty text."""
     if captured.error is not None:
         return f"raises {captured.error!r}"[:300]
     text = same(captured.result, eager.result)
@@ -235,7 +247,7 @@ def compare(case: Case, calls: int = 2, exact: bool = True) -> Outcome:
     """Run a case in eager, then captured `calls` times, and compare."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        eager = _run(case.function, case)
+        eager = run(case.function, case)
         if eager.error is not None:
             return Outcome("eager", repr(eager.error)[:200])
         reasons: list[str] = []
@@ -247,10 +259,10 @@ def compare(case: Case, calls: int = 2, exact: bool = True) -> Outcome:
         compiled = _core.Compiled(case.function, None, failed)
         text = ""
         for call in range(calls):
-            captured = _run(compiled, case)
-            text = _differences(eager, captured)
+            captured = run(compiled, case)
+            text = differences(eager, captured)
             if text:
-                again = _differences(eager, _run(case.function, case))
+                again = differences(eager, run(case.function, case))
                 if again and exact is False:  # eager itself does not repeat: nothing to compare with
                     text = ""
                     continue
@@ -266,8 +278,10 @@ def compare(case: Case, calls: int = 2, exact: bool = True) -> Outcome:
 
 def cases(op: Any, dtype: torch.dtype, samples: int, variants: bool = True) -> Iterator[Case]:
     """The cases that an OpInfo gives: the function, and its other forms if `variants`."""
-    requires_grad = op.supports_autograd and (dtype.is_floating_point or dtype.is_complex) and (
-        dtype in op.supported_backward_dtypes("cpu")
+    requires_grad = (
+        op.supports_autograd
+        and (dtype.is_floating_point or dtype.is_complex)
+        and (dtype in op.supported_backward_dtypes("cpu"))
     )
     torch.manual_seed(0)
     for number, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=requires_grad)):
@@ -295,7 +309,10 @@ def cases(op: Any, dtype: torch.dtype, samples: int, variants: bool = True) -> I
                 return _op(*a, **k)
 
             yield Case(f"{name} inplace", inplace, args, kwargs, inplace=True)
-        for kind, form in (("operator", op.operator_variant), ("inplace operator", op.inplace_operator_variant)):
+        for kind, form in (
+            ("operator", op.operator_variant),
+            ("inplace operator", op.inplace_operator_variant),
+        ):
             if callable(form) and not kwargs and isinstance(sample.input, torch.Tensor):
 
                 def operate(*a: Any, _op: Any = form) -> Any:

@@ -1,0 +1,101 @@
+"""Every operation of torch's own test database (`op_db`), captured and in eager.
+
+Compared are the values, exactly, with dtype, strides and requires_grad; which arguments were changed and given back;
+what shares memory with what; the random state; the gradients. By default each operation runs on its first sample in
+float32 (or the first type it has), as a function and in its other forms. With MAGNETO_SWEEP=1 it is five samples, and
+int64, bool, complex64 and float64 too.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+from . import opinfo  # must come before op_db
+
+from torch.testing._internal.common_methods_invocations import op_db  # isort: skip
+
+SWEEP = os.environ.get("MAGNETO_SWEEP") == "1"
+SAMPLES = 5 if SWEEP else 1
+DTYPES = [torch.float32] + ([torch.int64, torch.bool, torch.complex64, torch.float64] if SWEEP else [])
+SHARDS = 24
+
+_DATA = "the shape of the result, or what is done, depends on data"
+_SPARSE = "sparse tensors have no strides"
+
+# Operations that can't be captured, for some samples at least, and why. All others must be.
+UNSUPPORTED = {
+    "allclose": _DATA,
+    "argwhere": _DATA,
+    "bincount": _DATA,
+    "combinations": _DATA,
+    "corrcoef": _DATA,
+    "cov": _DATA,
+    "equal": _DATA,
+    "istft": _DATA,
+    "item": _DATA,
+    "linalg.lstsq": _DATA,
+    "linalg.lstsq.grad_oriented": _DATA,
+    "masked_select": _DATA,
+    "narrow": _DATA,
+    "nn.functional.ctc_loss": _DATA,
+    "nn.functional.gaussian_nll_loss": _DATA,
+    "nn.functional.one_hot": _DATA,
+    "nonzero": _DATA,
+    "repeat_interleave": _DATA,
+    "tensor_split": _DATA,
+    "unique": _DATA,
+    "unique_consecutive": _DATA,
+    "sparse.mm.reduce": _SPARSE,
+    "sparse.sampled_addmm": _SPARSE,
+    "to_sparse": _SPARSE,
+    "torch._scaled_mm_v2": "an enum of torch's C++ code as an argument",
+    "nn.functional.linear_cross_entropy.chunked": "warns",
+    "nn.functional.linear_cross_entropy.chunked_none": "warns",
+    "addbmm": "in eager a failing broadcast in place passes for empty tensors",
+}
+
+# Operations whose results hold memory that nobody has written to, or that give other results each time.
+NOT_REPEATABLE = {
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "linalg.lstsq",
+    "linalg.lstsq.grad_oriented", "nn.functional.scaled_dot_product_attention", "svd_lowrank", "pca_lowrank",
+}  # fmt: skip
+
+
+def _name(op: Any) -> str:
+    return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+
+
+def test_the_table_names_operations_that_exist() -> None:
+    names = {_name(op) for op in op_db}
+    assert sorted(set(UNSUPPORTED) - names) == []
+    assert sorted(NOT_REPEATABLE - names) == []
+
+
+@pytest.mark.no_leak_hunt(reason="runs for minutes, and torch keeps caches of its own")
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_operations(shard: int) -> None:
+    wrong: list[str] = []
+    aborted: list[str] = []
+    counts: Counter[str] = Counter()
+    for op in op_db[shard::SHARDS]:
+        name = _name(op)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for dtype in opinfo.dtypes(op, DTYPES):
+                for case in opinfo.cases(op, dtype, SAMPLES):
+                    outcome = opinfo.compare(case, exact=name not in NOT_REPEATABLE)
+                    counts[outcome.kind] += 1
+                    if outcome.kind == "wrong":
+                        wrong.append(f"{case.name}: {outcome.text}")
+                    elif outcome.kind == "aborted" and name not in UNSUPPORTED:
+                        aborted.append(f"{case.name}: {outcome.text}")
+    print(f"operations, part {shard}: {dict(counts)}")
+    assert wrong == []
+    assert aborted == []
+    assert counts["captured"] > 0
