@@ -5,6 +5,7 @@
 #include "plan.h"
 
 #include "rules.h"
+#include "shadow.h"
 #include "world.h"
 
 #include <structmember.h>
@@ -126,9 +127,9 @@ static int
 add_dict(MgPlanner *planner, PyObject *value, PyObject *dict, PyObject *type)
 {
     int node = add_compound(planner, value, MG_PLAN_DICT, type, 2 * (int)PyDict_GET_SIZE(dict));
-    Py_ssize_t position = 0;
+    MgDictWalk walk = {0};
     PyObject *key, *item;
-    for (int i = 0; node >= 0 && PyDict_Next(dict, &position, &key, &item); i += 2) {
+    for (int i = 0; node >= 0 && mg_dict_next(dict, &walk, &key, &item); i += 2) {
         if (set_part(planner, node, i, key) < 0 || set_part(planner, node, i + 1, item) < 0) {
             return -1;
         }
@@ -158,25 +159,89 @@ slots_of(PyObject *value)
             }
         }
     }
+    if (pairs != NULL && PyObject_TypeCheck(value, mg_defaultdict_type)) {
+        PyObject *factory = PyObject_GetAttrString(value, "default_factory");
+        if (factory == NULL || PyList_Append(pairs, mg_shadow_factory) < 0 || PyList_Append(pairs, factory) < 0) {
+            Py_CLEAR(pairs);
+        }
+        Py_XDECREF(factory);
+    }
     return pairs;
 }
 
-/* An instance of a Python class over object, dict or OrderedDict. */
+/* What a value holds besides attributes: a container or plain value of a builtin type, new; None if there is nothing;
+ * NULL without an exception if it can't be told. */
+static PyObject *
+content_of(PyObject *value, PyTypeObject *base)
+{
+    PyObject *content = NULL;
+    if (base == &PyBaseObject_Type || strcmp(base->tp_name, "types.SimpleNamespace") == 0) {
+        return Py_NewRef(Py_None);
+    }
+    if (base == &PyLong_Type) {
+        return _PyLong_Copy((PyLongObject *)value);
+    }
+    if (base == &PyFloat_Type) {
+        return PyFloat_FromDouble(PyFloat_AS_DOUBLE(value));
+    }
+    if (base == &PyUnicode_Type) {
+        return PyUnicode_FromObject(value);
+    }
+    if (base == &PyList_Type) {
+        return PyList_GetSlice(value, 0, PyList_GET_SIZE(value));
+    }
+    if (base == &PyTuple_Type) {
+        Py_ssize_t size = PyTuple_GET_SIZE(value);
+        content = PyTuple_New(size);
+        for (Py_ssize_t i = 0; content != NULL && i < size; i++) {
+            PyTuple_SET_ITEM(content, i, Py_NewRef(PyTuple_GET_ITEM(value, i)));
+        }
+        return content;
+    }
+    if (base == mg_deque_type) {
+        content = PyList_New(Py_SIZE(value));
+        for (Py_ssize_t i = 0; content != NULL && i < Py_SIZE(value); i++) {
+            PyList_SET_ITEM(content, i, Py_NewRef(mg_deque_item(value, i)));
+        }
+        return content;
+    }
+    if (PyDict_Check(value)) {
+        content = PyDict_New();
+        MgDictWalk walk = {0};
+        PyObject *key, *item;
+        while (content != NULL && mg_dict_next(value, &walk, &key, &item)) {
+            if (PyDict_SetItem(content, key, item) < 0) {
+                Py_CLEAR(content);
+            }
+        }
+        return content;
+    }
+    return PyAnySet_Check(value) ? PySet_New(value) : NULL;
+}
+
+static PyTypeObject *
+c_base(PyTypeObject *type)
+{
+    while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+        type = type->tp_base;
+    }
+    return type;
+}
+
+/* An instance of a Python class, or of a builtin one that keeps more than its items. */
 static int
 add_instance(MgPlanner *planner, PyObject *value)
 {
-    PyTypeObject *type = Py_TYPE(value), *base = type;
-    while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-        base = base->tp_base;
-    }
-    int over_dict = PyDict_Check(value);
-    if (base != &PyBaseObject_Type && !over_dict) {
-        return refuse(planner, value);
-    }
+    PyTypeObject *type = Py_TYPE(value), *base = c_base(type);
     if (type->tp_del != NULL || (type->tp_finalize != NULL && _PyType_Lookup(type, MG_STRING("__del__")) != NULL)) {
         return refuse(planner, value);
     }
-    PyObject *slots = slots_of(value);
+    PyObject *content = content_of(value, base);
+    if (content == NULL) {
+        return PyErr_Occurred() ? -1 : refuse(planner, value);
+    }
+    PyObject *slots = PyList_Append(planner->capture->keep, content) < 0 ? NULL : slots_of(value);
+    Py_DECREF(content);
     if (slots == NULL) {
         return -1;
     }
@@ -187,6 +252,7 @@ add_instance(MgPlanner *planner, PyObject *value)
         Py_DECREF(slots);
         return -1;
     }
+    planner->plan->nodes[node].index = base == mg_deque_type ? (int)mg_deque_limit(value) : -1;
     planner->plan->nodes[node].parts[0] = planner->plan->nodes[node].parts[1] = -1;
     int status = 0;
     if (dict != NULL && *dict != NULL) {
@@ -194,15 +260,8 @@ add_instance(MgPlanner *planner, PyObject *value)
         planner->plan->nodes[node].parts[0] = part;
         status = part < 0 ? -1 : 0;
     }
-    if (status == 0 && over_dict) {
-        PyObject *items = PyDict_Copy(value);
-        int part = items == NULL ? -1 : add_dict(planner, items, items, (PyObject *)&PyDict_Type);
-        if (items != NULL && PyList_Append(planner->capture->keep, items) < 0) {
-            part = -1;
-        }
-        Py_XDECREF(items);
-        planner->plan->nodes[node].parts[1] = part;
-        status = part < 0 ? -1 : 0;
+    if (status == 0 && content != Py_None) {
+        status = set_part(planner, node, 1, content);
     }
     for (int i = 0; status == 0 && i < (int)PyList_GET_SIZE(slots); i++) {
         PyObject *item = PyList_GET_ITEM(slots, i);
@@ -217,6 +276,14 @@ add_instance(MgPlanner *planner, PyObject *value)
     }
     Py_DECREF(slots);
     return status < 0 ? -1 : node;
+}
+
+/* What `callable` (borrowed, kept by the caller) gives for one part. */
+static int
+add_call(MgPlanner *planner, PyObject *value, PyObject *callable, PyObject *part)
+{
+    int node = add_compound(planner, value, MG_PLAN_CALL, callable, 1);
+    return node < 0 || set_part(planner, node, 0, part) < 0 ? -1 : node;
 }
 
 static int
@@ -303,6 +370,19 @@ static int
 is_constant(PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyTuple_Type) { /* shared, as constants of the code are */
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+            PyTypeObject *item = Py_TYPE(PyTuple_GET_ITEM(value, i));
+            if (item != &PyLong_Type && item != &PyUnicode_Type && item != &PyFloat_Type && item != &PyBool_Type &&
+                item != Py_TYPE(Py_None)) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+    if (type == &PySlice_Type || type == &PyDictProxy_Type || strcmp(type->tp_name, "functools.partial") == 0) {
+        return 0; /* they hold other objects */
+    }
     return value == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type ||
            type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyComplex_Type || value == Py_Ellipsis ||
            value == Py_NotImplemented || type == &PyRange_Type || PyType_Check(value) || PyModule_Check(value) ||
@@ -343,16 +423,32 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
         int output = output_index(planner, twin->node);
         return output < 0 ? -1 : add_node(plan, (MgPlanNode){.kind = MG_PLAN_OUTPUT, .index = output});
     }
-    if (is_constant(value) || (record != NULL && record->kind == MG_KIND_CONSTANT)) {
+    if ((record != NULL && record->kind == MG_KIND_CONSTANT) || is_constant(value)) {
         return add_node(plan, (MgPlanNode){.kind = MG_PLAN_CONST, .object = value});
     }
-    if (PyTuple_Check(value) || type == &PyList_Type) {
+    if (type == &PyList_Type || (PyTuple_Check(value) && (type->tp_dictoffset == 0 || type == &PyTuple_Type))) {
         return add_sequence(planner, value);
     }
-    if (type == &PyDict_Type || (PyDict_Check(value) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE))) {
-        return strcmp(type->tp_name, "collections.defaultdict") == 0
-                   ? refuse(planner, value)
-                   : add_dict(planner, value, value, (PyObject *)type);
+    if (type == &PyDict_Type || type == &PyODict_Type) {
+        return add_dict(planner, value, value, (PyObject *)type);
+    }
+    if (type == &PyDictProxy_Type) {
+        return add_call(planner, value, (PyObject *)type, mg_proxy_mapping(value));
+    }
+    if (type == &PyByteArray_Type) {
+        PyObject *bytes = PyBytes_FromStringAndSize(PyByteArray_AS_STRING(value), PyByteArray_GET_SIZE(value));
+        int node = bytes == NULL || PyList_Append(capture->keep, bytes) < 0
+                       ? -1
+                       : add_call(planner, value, (PyObject *)type, bytes);
+        Py_XDECREF(bytes);
+        return node;
+    }
+    if (type == &PyDictKeys_Type || type == &PyDictValues_Type || type == &PyDictItems_Type) {
+        const char *name = type == &PyDictKeys_Type ? "keys" : type == &PyDictValues_Type ? "values" : "items";
+        PyObject *dict = (PyObject *)((_PyDictViewObject *)value)->dv_dict;
+        return Py_IS_TYPE(dict, &PyDict_Type)
+                   ? add_call(planner, value, PyDict_GetItemString(PyDict_Type.tp_dict, name), dict)
+                   : refuse(planner, value);
     }
     if (type == &PySet_Type || type == &PyFrozenSet_Type) {
         return add_set(planner, value);
@@ -389,7 +485,8 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     if (is_iterator(value)) {
         return add_iterator(planner, value);
     }
-    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE || type == mg_defaultdict_type || type == mg_deque_type ||
+        strcmp(type->tp_name, "types.SimpleNamespace") == 0) {
         return add_instance(planner, value);
     }
     return refuse(planner, value);
@@ -462,16 +559,22 @@ fill_instance(Build *context, const MgPlanNode *node, PyObject *instance)
         }
         Py_XSETREF(*slot, Py_NewRef(dict));
     }
-    if (node->parts[1] >= 0) {
+    PyTypeObject *base = c_base((PyTypeObject *)node->object);
+    if (node->parts[1] >= 0 && PyDict_Check(instance)) {
         const MgPlanNode *items = &context->plan->nodes[node->parts[1]];
-        PyTypeObject *base = (PyTypeObject *)node->object;
-        while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-            base = base->tp_base;
-        }
         for (int i = 0; i < items->part_count; i += 2) {
             PyObject *key = build(context, items->parts[i]);
             PyObject *value = key == NULL ? NULL : build(context, items->parts[i + 1]);
-            if (value == NULL || base->tp_as_mapping->mp_ass_subscript(instance, key, value) < 0) {
+            if (value == NULL || mg_shadow_set(instance, key, value) < 0) {
+                return -1;
+            }
+        }
+    }
+    else if (node->parts[1] >= 0 && (base == &PyList_Type || base == mg_deque_type || base == &PySet_Type)) {
+        const MgPlanNode *items = &context->plan->nodes[node->parts[1]];
+        for (int i = 0; i < items->part_count; i++) {
+            PyObject *item = build(context, items->parts[i]);
+            if (item == NULL || mg_shadow_add(instance, item) < 0) {
                 return -1;
             }
         }
@@ -588,16 +691,27 @@ build_fresh(Build *context, int index)
             return content == NULL || PyCell_Set(*slot, content) < 0 ? NULL : *slot;
         }
         case MG_PLAN_INSTANCE: {
-            PyTypeObject *type = (PyTypeObject *)node->object, *base = type;
-            while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-                base = base->tp_base;
+            PyTypeObject *type = (PyTypeObject *)node->object, *base = c_base(type);
+            if (base == &PyBaseObject_Type) {
+                *slot = type->tp_alloc(type, 0);
             }
-            PyObject *none = PyTuple_New(0);
-            *slot = none == NULL                 ? NULL
-                    : base == &PyBaseObject_Type ? type->tp_alloc(type, 0)
-                                                 : base->tp_new(type, none, NULL);
-            Py_XDECREF(none);
+            else if (mg_shadow_base(type) != NULL && base != &PyTuple_Type && base != &PyFrozenSet_Type) {
+                *slot = mg_shadow_empty(type, base, node->index);
+            }
+            else { /* immutable: made of its content */
+                PyObject *content = node->parts[1] < 0 ? NULL : build(context, node->parts[1]);
+                if (content == NULL && PyErr_Occurred()) {
+                    return NULL;
+                }
+                PyObject *arguments = content == NULL ? PyTuple_New(0) : PyTuple_Pack(1, content);
+                *slot = arguments == NULL ? NULL : base->tp_new(type, arguments, NULL);
+                Py_XDECREF(arguments);
+            }
             return *slot == NULL || fill_instance(context, node, *slot) < 0 ? NULL : *slot;
+        }
+        case MG_PLAN_CALL: {
+            PyObject *part = build(context, node->parts[0]);
+            return *slot = part == NULL ? NULL : PyObject_CallOneArg(node->object, part);
         }
         case MG_PLAN_ITERATOR: {
             PyObject *args = build(context, node->parts[0]);

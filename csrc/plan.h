@@ -16,7 +16,9 @@ typedef enum {
     MG_PLAN_METHOD,   /* function, self */
     MG_PLAN_FUNCTION, /* like the function `object`; parts are its cells */
     MG_PLAN_CELL,
-    MG_PLAN_INSTANCE, /* of type `object`; parts: the dict, then pairs of descriptor and value of the slots */
+    MG_PLAN_INSTANCE, /* of type `object`; parts: its dict, its content as a container or value, then descriptor and
+                       * value of each slot; index is the limit of a deque */
+    MG_PLAN_CALL,     /* what `object` gives for the parts */
     MG_PLAN_ITERATOR, /* callable, arguments, state: as __reduce__ gave them; no state is -1 */
     MG_PLAN_PARTIAL,  /* function, args, keywords */
 } MgPlanKind;

@@ -179,7 +179,7 @@ mg_shadow_base(PyTypeObject *type)
 }
 
 PyObject *
-mg_shadow_empty(PyTypeObject *type, PyTypeObject *base, PyObject *original)
+mg_shadow_empty(PyTypeObject *type, PyTypeObject *base, Py_ssize_t limit)
 {
     PyObject *arguments = PyTuple_New(0);
     PyObject *made = arguments == NULL ? NULL : base->tp_new(type, arguments, NULL);
@@ -189,7 +189,6 @@ mg_shadow_empty(PyTypeObject *type, PyTypeObject *base, PyObject *original)
     }
     int status = 0;
     if (base == mg_deque_type) {
-        Py_ssize_t limit = mg_deque_limit(original);
         arguments = limit < 0 ? PyTuple_New(0) : Py_BuildValue("(()n)", limit);
         status = arguments == NULL ? -1 : base->tp_init(made, arguments, NULL);
         Py_XDECREF(arguments);

@@ -16,9 +16,9 @@ extern PyTypeObject *mg_deque_type, *mg_defaultdict_type;
 /* The descriptor of defaultdict.default_factory. */
 extern PyObject *mg_shadow_factory;
 
-/* An empty container of the same type as `original`, with its limit if it has one, made by the builtin type alone: no
- * code of a Python class runs. New. */
-PyObject *mg_shadow_empty(PyTypeObject *type, PyTypeObject *base, PyObject *original);
+/* An empty container of a type, made by the builtin type `base` alone: no code of a Python class runs. `limit` is that of
+ * a deque, -1 for none. New. */
+PyObject *mg_shadow_empty(PyTypeObject *type, PyTypeObject *base, Py_ssize_t limit);
 
 /* Adds to the end of a list, deque or set, or sets an item of a dict, by the builtin type's own means. */
 int mg_shadow_add(PyObject *container, PyObject *item);

@@ -628,7 +628,7 @@ expose_record(MgCapture *capture, MgRecord *record)
     if (Py_IS_TYPE(object, &PyFrozenSet_Type)) {
         return expose_set(capture, record, object);
     }
-    PyObject *shadow = base == NULL ? NULL : mg_shadow_empty(Py_TYPE(object), base, object);
+    PyObject *shadow = base == NULL ? NULL : mg_shadow_empty(Py_TYPE(object), base, record->kind == MG_KIND_DEQUE ? mg_deque_limit(object) : -1);
     if (shadow == NULL) {
         return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
     }

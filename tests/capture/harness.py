@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.utils.hooks
 
 from magneto import _core, _runtime
 
@@ -99,8 +100,10 @@ class _Walk:
             return _canonical_float(value)
         if kind in _SCALARS:
             return kind.__name__, repr(value)
-        if kind is tuple and all(type(item) in _SCALARS or type(item) is float for item in value):
-            return "tuple", self.items(value)  # equal ones can't be told apart but by `is`
+        if kind in (tuple, torch.Size) and all(type(item) in _SCALARS or type(item) is float for item in value):
+            return kind.__name__, self.items(value)  # equal ones can't be told apart but by `is`
+        if kind in (slice, types.GenericAlias):
+            return kind.__name__, repr(value)
         if id(value) in self.seen:
             return "seen", self.seen[id(value)]
         if isinstance(value, types.ModuleType):
@@ -159,8 +162,6 @@ class _Walk:
             return extra, kind.__base__, repr(value)
         if isinstance(value, functools.partial):
             return extra, self(value.func), self(value.args), self(value.keywords)
-        if kind is slice:
-            return "slice", self(value.start), self(value.stop), self(value.step)
         if kind is types.MappingProxyType:
             return "proxy", self.mapping(dict(value))
         if kind is property:
@@ -221,6 +222,7 @@ class Side:
     def __init__(self, text: str, compile: Callable[[Any], Any] | None) -> None:
         # the same name on both sides: it shows in reprs
         self.space: dict[str, Any] = {"__name__": "program"}
+        self.hooks = torch.utils.hooks.RemovableHandle.next_id = 0
         self.results: list[Any] = []
         Side.number += 1
         exec(PRELUDE, self.space)
@@ -229,11 +231,13 @@ class Side:
         filename = f"<program {Side.number}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         exec(compile_text(text, filename), self.space)
+        self.hooks = torch.utils.hooks.RemovableHandle.next_id
         self.local: dict[str, Any] = {"f": compile(self.space["f"])} if compile is not None else {}
 
     def step(self, text: str) -> tuple[Any, ...]:
         torch.manual_seed(7)
         random.seed(7)
+        torch.utils.hooks.RemovableHandle.next_id = self.hooks
         printed = io.StringIO()
         result: Any = None
         raised: Any = None
@@ -249,6 +253,7 @@ class Side:
             except Exception as error:
                 raised = error
         after = torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
+        self.hooks = torch.utils.hooks.RemovableHandle.next_id
         self.results.append(result)
         walk = _Walk("program")
         seen = {
