@@ -525,6 +525,7 @@ mg_callable_continue(PyObject *owner, PyThreadState *tstate, MgFrame *frame, MgU
     *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
     if (found == 0) {
         int limit = self->limit < 0 ? mg_callable_limit : self->limit;
+        point = &self->points[at]; /* the table may have moved */
         if (point->entry_count >= limit) {
             return MG_CONTINUE_PLAIN;
         }
@@ -539,7 +540,7 @@ mg_callable_continue(PyObject *owner, PyThreadState *tstate, MgFrame *frame, MgU
             return MG_CONTINUE_PLAIN;
         }
         if (!does_something(entry)) {
-            point->given_up = 1;
+            point->given_up = ++point->failures > 2;
             Py_DECREF(entry);
             return MG_CONTINUE_PLAIN;
         }
