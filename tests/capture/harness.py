@@ -79,7 +79,9 @@ class _Walk:
         return tuple(self(value) for value in values)
 
     def mapping(self, value: Any) -> tuple[Any, ...]:
-        return tuple((self(key), self(item)) for key, item in dict.items(value))
+        ordered = isinstance(value, collections.OrderedDict)
+        items = collections.OrderedDict.items(value) if ordered else dict.items(value)
+        return tuple((self(key), self(item)) for key, item in items)
 
     def instance(self, value: Any) -> tuple[Any, ...]:
         parts: list[Any] = [type(value).__qualname__, self(type(value))]
@@ -154,8 +156,7 @@ class _Walk:
             return extra, value.maxlen, self.items(value)
         if isinstance(value, dict):
             factory = self(value.default_factory) if isinstance(value, collections.defaultdict) else None
-            order = self.items(value) if isinstance(value, collections.OrderedDict) else None
-            return extra, factory, order, self.mapping(value)
+            return extra, factory, self.mapping(value)
         if isinstance(value, (set, frozenset)):
             return extra, tuple(sorted((self(item) for item in value), key=repr))
         if isinstance(value, (int, float, str)):
