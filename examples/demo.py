@@ -1,161 +1,125 @@
-"""Runs varied Python under magneto's interpreter and under CPython, and shows that they agree.
+"""Captures small transformers with magneto and with torch.compile, and shows what each gave and what it took.
 
-This is the ground that capture stands on: magneto executes CPython's own frames exactly as CPython does.
+All run the captured graph with the backend `eager`, so that the figures are those of the front ends alone.
 """
 
 from __future__ import annotations
 
-import opcode
+import argparse
+import os
+import statistics
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
 
-from magneto import _core
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
+import torch
 
-def primes(limit: int) -> list[int]:
-    """Generators that feed each other."""
-
-    def numbers() -> Iterator[int]:
-        yield from range(2, limit)
-
-    def without(factor: int, source: Iterator[int]) -> Iterator[int]:
-        return (n for n in source if n % factor)
-
-    found, source = [], numbers()
-    while (prime := next(source, None)) is not None:
-        found.append(prime)
-        source = without(prime, source)
-    return found
+import magneto
 
 
-def parse(words: str) -> list[str]:
-    """Exceptions, chained and cleaned up after."""
-    log: list[str] = []
-    for word in words.split():
-        try:
-            try:
-                log.append(f"{word} -> {100 // int(word)}")
-            except ValueError as error:
-                raise KeyError(word) from error
-            finally:
-                log.append("next")
-        except (KeyError, ZeroDivisionError) as error:
-            log.append(f"{word}: {error!r} because of {error.__cause__!r}")
-    return log
+def models(layers: int) -> dict[str, Callable[[], torch.nn.Module]]:
+    """Models of the usual kinds, with few parameters."""
+    import transformers as t
+
+    size = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 1000}
+    ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    return {
+        "BERT": lambda: t.BertModel(t.BertConfig(num_hidden_layers=layers, **size)),
+        "GPT-2": lambda: t.GPT2Model(
+            t.GPT2Config(n_layer=layers, n_embd=128, n_head=4, vocab_size=1000, **ends)
+        ),
+        "Llama": lambda: t.LlamaModel(t.LlamaConfig(num_hidden_layers=layers, **size, **ends)),
+    }
 
 
-@dataclass(frozen=True)
-class Node:
-    """A binary operation on numbers or other nodes."""
-
-    op: str
-    left: Node | float
-    right: Node | float
-
-
-def evaluate(tree: Node | float) -> float:
-    """Classes and pattern matching."""
-    match tree:
-        case Node("+", left, right):
-            return evaluate(left) + evaluate(right)
-        case Node("*", 0, _) | Node("*", _, 0):
-            return 0
-        case Node("*", left, right):
-            return evaluate(left) * evaluate(right)
-        case int() | float():
-            return tree
-        case _:
-            raise TypeError(f"not a tree: {tree!r}")
+def seconds(call: Callable[[], Any], repeat: int) -> float:
+    """The median time of a call."""
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
-def counters(*steps: int, start: int = 0) -> list[tuple[int, ...]]:
-    """Closures, calls of all kinds, comprehensions."""
-
-    def counter(step: int) -> Callable[[], int]:
-        value = start
-
-        def advance() -> int:
-            nonlocal value
-            value += step
-            return value
-
-        return advance
-
-    advances = [counter(step) for step in steps]
-    return sorted((tuple(advance() for advance in advances) for _ in range(4)), key=lambda row: -row[0])
+def first_call(model: Any, ids: torch.Tensor) -> tuple[float, Any]:
+    """How long the call takes that captures, and what it gives."""
+    start = time.perf_counter()
+    result = model(ids)
+    return time.perf_counter() - start, result[0]
 
 
-def failing(depth: int) -> int:
-    """An exception that leaves the function: the message and the traceback agree too."""
-    return 1 // depth if depth == 0 else failing(depth - 1)
+def compare(make: Callable[[], torch.nn.Module], repeat: int) -> tuple[list[list[str]], bool]:
+    """A row for each way to run the model, and whether all gave the same."""
+    torch.manual_seed(0)
+    model = make().eval()
+    ids = torch.randint(3, 1000, (1, 32))
+    expected = model(ids)[0]
+    plain = seconds(lambda: model(ids), repeat)
+    ours = magneto.compile(model, backend="eager")
+    ours_first, ours_result = first_call(ours, ids)
+    ours_call = seconds(lambda: ours(ids), repeat)
+    explained = magneto.explain(model)(ids)
+    theirs_graphs: list[int] = []
 
+    def count(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        theirs_graphs.append(sum(node.op.startswith("call_") for node in module.graph.nodes))
+        return module.forward
 
-GROUPS = {
-    "load/store": ("LOAD", "STORE", "DELETE", "COPY", "SWAP", "POP_TOP", "PUSH_NULL", "MAKE_CELL"),
-    "call": ("CALL", "PRECALL", "KW_NAMES", "RETURN", "MAKE_FUNCTION", "RESUME", "COPY_FREE"),
-    "jump": ("JUMP", "POP_JUMP", "FOR_ITER", "GET_ITER"),
-    "build": ("BUILD", "LIST_", "SET_", "DICT_", "MAP_", "FORMAT", "UNPACK"),
-    "operator": ("BINARY", "UNARY", "COMPARE", "CONTAINS", "IS_OP"),
-    "exception": ("RAISE", "RERAISE", "PUSH_EXC", "POP_EXCEPT", "CHECK_EXC", "WITH_EXCEPT", "BEFORE_WITH"),
-    "generator": ("YIELD", "SEND", "RETURN_GENERATOR", "GET_YIELD", "GET_AWAIT"),
-    "match": ("MATCH", "GET_LEN"),
-}
+    torch._dynamo.reset()
+    theirs = torch.compile(model, backend=count)
+    theirs_first, theirs_result = first_call(theirs, ids)
+    theirs_call = seconds(lambda: theirs(ids), repeat)
+    same = torch.allclose(ours_result, expected, atol=1e-5) and torch.allclose(
+        theirs_result, expected, atol=1e-5
+    )
 
+    def row(
+        name: str, operations: int | None, breaks: int | None, capture: float | None, call: float
+    ) -> list[str]:
+        def text(value: Any) -> str:
+            return "-" if value is None else str(value)
 
-def group_of(name: str) -> str:
-    """The group that fits an opcode's name best."""
-    fits = [
-        (len(prefix), group)
-        for group, prefixes in GROUPS.items()
-        for prefix in prefixes
-        if name.startswith(prefix)
-    ]
-    return max(fits)[1] if fits else "other"
+        first = "-" if capture is None else f"{capture * 1e3:.1f}"
+        return [name, text(operations), text(breaks), first, f"{call * 1e3:.2f}"]
 
-
-def outcome(call: Callable[[], object]) -> tuple[str, object]:
-    """What a call gives: its value, or its exception with the lines of the traceback."""
-    try:
-        return "value", call()
-    except Exception as error:
-        lines, where = [], error.__traceback__
-        while where is not None:
-            if where.tb_frame.f_code is failing.__code__:
-                lines.append(where.tb_lineno)
-            where = where.tb_next
-        return "raised", (repr(error), lines)
+    return [
+        row("eager", None, None, None, plain),
+        row("torch.compile", sum(theirs_graphs), len(theirs_graphs) - 1, theirs_first, theirs_call),
+        row("magneto", explained.op_count, explained.graph_break_count, ours_first, ours_call),
+    ], same
 
 
 def main() -> int:
-    tree = Node("+", Node("*", 3, Node("+", 1, 1)), Node("*", 0, 7))
-    programs: list[tuple[Callable[..., object], tuple[object, ...], dict[str, object]]] = [
-        (primes, (60,), {}),
-        (parse, ("7 x 0",), {}),
-        (evaluate, (tree,), {}),
-        (counters, (1, 10), {"start": 5}),
-        (failing, (3,), {}),
-    ]
-    wrong = 0
-    for func, args, kwargs in programs:
-        plain = outcome(lambda: func(*args, **kwargs))  # noqa: B023
-        before = _core.opcode_counts()
-        _core.count_opcodes(True)
-        ours = outcome(lambda: _core.interpret(func, *args, **kwargs))  # noqa: B023
-        _core.count_opcodes(False)
-        groups: Counter[str] = Counter()
-        for number, (now, then) in enumerate(zip(_core.opcode_counts(), before, strict=True)):
-            groups[group_of(opcode.opname[number])] += now - then
-        same = plain == ours
-        wrong += not same
-        print(f"{func.__name__}: {func.__doc__}")
-        print(f"  CPython   {plain[0]} {plain[1]}")
-        print(f"  magneto   {ours[0]} {ours[1]}")
-        counts = ", ".join(f"{group} {count}" for group, count in groups.most_common() if count)
-        print(f"  {'same' if same else 'DIFFERENT'}; {groups.total():,} instructions: {counts}\n")
-    print(f"{len(programs) - wrong} of {len(programs)} programs agree")
-    return 1 if wrong else 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, default=4, help="layers of each model")
+    parser.add_argument("--repeat", type=int, default=20, help="calls to take the median of")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    head = ["model", "run by", "operations", "breaks", "first call ms", "later calls ms"]
+    rows, agree = [], True
+    with torch.no_grad():
+        warm_up = torch.nn.Linear(2, 2)  # what is imported and set up once is not counted
+        magneto.compile(warm_up, backend="eager")(torch.ones(2))
+        torch.compile(warm_up, backend="eager")(torch.ones(2))
+        for name, make in models(arguments.layers).items():
+            found, same = compare(make, arguments.repeat)
+            rows += [[name if number == 0 else "", *row] for number, row in enumerate(found)]
+            agree = agree and same
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    for row in [head, ["-" * width for width in widths], *rows]:
+        cells = [
+            cell.ljust(width) if i < 2 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+    print(f"\nAll results are {'the same' if agree else 'NOT the same'}.")
+    return 0 if agree else 1
 
 
 if __name__ == "__main__":

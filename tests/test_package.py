@@ -89,7 +89,7 @@ def test_type_stub_names_what_the_extension_has():
     stub = (Path(magneto.__file__).parent / "_core.pyi").read_text()
     names = {name for name in vars(magneto._core) if not name.startswith("_")}
     stubbed = {
-        line.removeprefix("def ").partition("(")[0].partition(":")[0]
+        line.removeprefix("def ").removeprefix("class ").partition("(")[0].partition(":")[0]
         for line in stub.splitlines()
         if line[:1].isalpha() and not line.startswith(("from ", "import "))
     }
