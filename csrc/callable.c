@@ -327,7 +327,12 @@ capture_once(MgCompiled *self, const Subject *subject, long *stop, MgReason *rea
         *reason = capture->reason;
     }
     int restored = mg_rules_restore_state(capture);
-    if (*stop > 0) {
+    if (capture->interrupt != NULL) {
+        *stop = 0;
+        Py_CLEAR(entry);
+        PyErr_SetObject((PyObject *)Py_TYPE(capture->interrupt), capture->interrupt);
+    }
+    else if (*stop > 0) {
         PyErr_Clear();
     }
     else if (entry == NULL && capture->reason != MG_REASON_NONE) {

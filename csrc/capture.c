@@ -145,6 +145,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->entry_state);
     Py_XDECREF(capture->managers);
     Py_XDECREF(capture->where);
+    Py_XDECREF(capture->interrupt);
     PyMem_Free(capture);
 }
 

@@ -126,6 +126,7 @@ struct MgCapture {
     PyObject *managers;    /* strong: a list of (manager, context, node, exit function) that were entered; or NULL */
     long steps;            /* instructions executed so far */
     int suspended;         /* > 0 while code runs that is not to be captured */
+    PyObject *interrupt;   /* strong: what a signal handler raised; it goes to the caller, past all captured frames */
     int direct;            /* the next frame is called by captured code, not by C code */
     int quiet;             /* > 0 while tensors are reached that nobody has used yet */
 

@@ -140,6 +140,18 @@ mg_trace_serve(MgCapture *capture, PyThreadState *tstate)
     capture->suspended++; /* a signal handler is no part of the program */
     int result = mg_pending_serve(tstate);
     capture->suspended--;
+    if (result < 0 && capture->reason == MG_REASON_NONE) { /* nor what it raises */
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        PyErr_NormalizeException(&type, &value, &traceback);
+        if (value != NULL && traceback != NULL) {
+            PyException_SetTraceback(value, traceback);
+        }
+        Py_XSETREF(capture->interrupt, value);
+        Py_XDECREF(type);
+        Py_XDECREF(traceback);
+        return mg_capture_abort(capture, MG_REASON_EXCEPTION, "raised by a signal handler");
+    }
     return result;
 }
 
@@ -402,11 +414,16 @@ mg_trace_compare(MgCapture *capture, int operation, PyObject *left, PyObject *ri
 int
 mg_trace_match_class(MgCapture *capture, PyObject *subject)
 {
-    MgRecord *record = mg_world_record(capture, subject);
-    if (mg_is_twin(subject) || (record != NULL && record->kind == MG_KIND_INSTANCE)) {
+    if (mg_is_twin(subject)) {
         return mg_capture_abort(capture, MG_REASON_OPAQUE, "a class pattern on %s", Py_TYPE(subject)->tp_name);
     }
-    return MG_OK;
+    return mg_world_guard_mro(capture, Py_TYPE(subject));
+}
+
+PyObject *
+mg_trace_getattr(PyObject *owner, PyObject *name)
+{
+    return mg_world_getattr(mg_capture_current, owner, name);
 }
 
 int

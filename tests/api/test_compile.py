@@ -7,6 +7,7 @@ import functools
 import gc
 import inspect
 import pickle
+import signal
 import threading
 import warnings
 import weakref
@@ -511,3 +512,34 @@ def test_import_and_compile_do_not_import_dynamo(run_python):
         "print('torch._dynamo' in sys.modules, 'sympy' in sys.modules)"
     )
     assert done.stdout.strip() == "False False", done.stderr
+
+
+def test_what_a_signal_handler_raises_reaches_the_caller():
+    class Alarm(Exception):
+        pass
+
+    def handler(number, frame):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise Alarm
+
+    seen = []
+
+    def f(x):
+        try:
+            for i in range(10_000_000):
+                x = x if i else x + 1
+        except Alarm:  # in a capture this must not be reached: it would be captured
+            seen.append(1)
+        return x
+
+    compiled = eager(f)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(Alarm):
+            compiled(torch.ones(1))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen == []
+    assert captured(compiled) == 0
