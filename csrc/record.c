@@ -802,10 +802,6 @@ mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
     if (PyUnicode_CompareWithASCIIString(name, "data") == 0) {
         return mg_record_call(capture, MG_NODE_FUNCTION, get_data, &object, 1, NULL);
     }
-    if (PyUnicode_CompareWithASCIIString(name, "grad") == 0 || PyUnicode_CompareWithASCIIString(name, "grad_fn") == 0) {
-        mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);
-        return NULL;
-    }
     PyObject *found = _PyType_Lookup(meta->flags & MG_META_PARAMETER ? mg_torch.parameter : mg_torch.tensor, name);
     if (found == NULL) {
         if (twin->real != NULL) {
@@ -818,6 +814,13 @@ mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
     }
     if (is_method(found)) {
         return PyMethod_New(found, object);
+    }
+    if (Py_TYPE(found)->tp_descr_get == NULL) { /* a plain value on the class, unless the tensor has its own */
+        return twin->real != NULL ? mg_world_generic_getattr(capture, twin->real, name) : Py_NewRef(found);
+    }
+    if (!mg_rules_is_tensor_attribute(name)) { /* it depends on more than the metadata */
+        mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);
+        return NULL;
     }
     PyObject *args[2] = {object, name};
     return mg_record_call(capture, MG_NODE_FUNCTION, getattr_function, args, 2, NULL);
@@ -884,6 +887,14 @@ mg_record_torch_function(PyObject *const *args, Py_ssize_t count)
         Py_DECREF(self);
     }
     Py_ssize_t given = PyTuple_GET_SIZE(args[2]);
+    if (Py_IS_TYPE(function, &PyMethodDescr_Type) && given == 2 && kwargs == NULL) { /* C code that adds, and so on */
+        PyObject *operation = mg_rules_operator_of(PyDescr_NAME(function));
+        if (operation != NULL || PyErr_Occurred()) {
+            return operation == NULL ? NULL
+                                     : mg_record_call(capture, MG_NODE_FUNCTION, operation,
+                                                      ((PyTupleObject *)args[2])->ob_item, 2, NULL);
+        }
+    }
     Py_ssize_t names = kwargs == NULL ? 0 : PyDict_GET_SIZE(kwargs);
     PyObject **stack = PyMem_Calloc((size_t)(given + names) + 1, sizeof(PyObject *));
     PyObject *kwnames = names == 0 ? NULL : PyTuple_New(names);

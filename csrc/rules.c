@@ -45,6 +45,8 @@ typedef enum {
     RULE_ABS,
     RULE_ENTER, /* __enter__ and __exit__ of torch's context managers: two nodes */
     RULE_EXIT,
+    RULE_GETITEM, /* Tensor.__getitem__ and __setitem__ */
+    RULE_SETITEM,
     RULE_COUNT,
 } Rule;
 
@@ -82,6 +84,8 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_ABS] = "abs",
     [RULE_ENTER] = "enter",
     [RULE_EXIT] = "exit",
+    [RULE_GETITEM] = "getitem",
+    [RULE_SETITEM] = "setitem",
 };
 
 static struct {
@@ -99,6 +103,8 @@ static struct {
     PyObject *restore_state;  /* callable: puts a state back */
     PyObject *managers;       /* __enter__ -> (enter function, exit function, names of its arguments) */
     PyObject *operator_abs;   /* what abs() is on a tensor */
+    PyObject *operators;      /* names of methods of tensors -> functions of the module operator */
+    PyObject *attributes;     /* names of attributes of tensors that follow from the metadata */
 } rules;
 
 /* ---- tables ---- */
@@ -144,7 +150,8 @@ mg_rules_configure(PyObject *tables)
         {"record_types", &rules.record_types},     {"record_owners", &rules.record_owners},
         {"native_modules", &rules.native_modules}, {"state_readers", &rules.state_readers},
         {"restore_state", &rules.restore_state},   {"managers", &rules.managers},
-        {"operator_abs", &rules.operator_abs},
+        {"operator_abs", &rules.operator_abs},     {"operators", &rules.operators},
+        {"attributes", &rules.attributes},
     };
     if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
         return MG_ERR;
@@ -202,6 +209,18 @@ mg_rules_is_graph_constant(PyObject *value)
 {
     return in_set(rules.graph_types, (PyObject *)Py_TYPE(value)) ||
            in_set(rules.constant_types, (PyObject *)Py_TYPE(Py_TYPE(value)));
+}
+
+int
+mg_rules_is_tensor_attribute(PyObject *name)
+{
+    return in_set(rules.attributes, name);
+}
+
+PyObject *
+mg_rules_operator_of(PyObject *name)
+{
+    return rules.operators == NULL ? NULL : PyDict_GetItemWithError(rules.operators, name);
 }
 
 PyObject *
@@ -572,6 +591,14 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             return any_twin(args, count)
                        ? mg_record_call(capture, MG_NODE_FUNCTION, rules.operator_abs, args, count, kwnames)
                        : call_native(capture, callable, args, count, kwnames);
+        case RULE_GETITEM:
+            return count == 2 && mg_is_twin(args[0]) ? mg_record_getitem(capture, args[0], args[1])
+                                                     : unknown_call(capture, callable);
+        case RULE_SETITEM:
+            if (count != 3 || !mg_is_twin(args[0])) {
+                return unknown_call(capture, callable);
+            }
+            return mg_record_setitem(capture, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
         case RULE_ENTER:
             return count == 1 ? do_enter(capture, callable, args[0]) : unknown_call(capture, callable);
         case RULE_EXIT:

@@ -83,7 +83,7 @@ class _DataDependent(Exception):
 
 _PLAIN = (
     int, float, bool, complex, str, bytes, torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format,
-    type(None),
+    type(None), type(NotImplemented),
 )  # fmt: skip
 
 

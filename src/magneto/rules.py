@@ -55,6 +55,20 @@ _OPERATORS = _words(
     "itruediv ixor lshift matmul mod mul neg or_ pos pow rshift setitem sub truediv xor lt le eq ne ge gt"
 )
 
+# What C code that works with operators, such as sum(), calls on a tensor, and what it is in a graph.
+_OPERATOR_METHODS = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "matmul": operator.matmul,
+    "pow": operator.pow, "remainder": operator.mod, "eq": operator.eq, "ne": operator.ne, "lt": operator.lt,
+    "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
+
+# Attributes of a tensor that follow from its metadata. Others can't be read in a capture, but for those that
+# csrc/record.c knows.
+_TENSOR_ATTRIBUTES = _words(
+    "T mT H mH real imag is_leaf layout itemsize nbytes is_cuda is_cpu is_xpu is_mps is_meta is_sparse is_sparse_csr "
+    "is_quantized is_mkldnn is_nested is_vulkan is_ipu is_xla is_maia is_mtia is_hpu"
+)
+
 # Context managers that become two nodes: __enter__ -> (__exit__, what enters, what leaves, arguments of the former).
 _MANAGERS: dict[Any, tuple[Any, Any, Any, tuple[str, ...]]] = {
     torch.autocast.__enter__: (
@@ -126,7 +140,8 @@ _NOT_RECORDED = {
 _BROKEN_METHODS = _words(
     "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ backward "
     "register_hook register_post_accumulate_grad_hook data_ptr storage untyped_storage _typed_storage share_memory_ "
-    "is_shared __reduce_ex__ __deepcopy__ __dlpack__ __contains__ retain_grad set_ __setstate__ __dir__"
+    "is_shared __reduce_ex__ __deepcopy__ __dlpack__ __contains__ retain_grad set_ __setstate__ __dir__ "
+    "storage_offset is_pinned is_inference is_set_to _is_view _is_zerotensor is_coalesced dim_order"
 )
 
 _CONSTANT_FUNCTIONS = _words(
@@ -167,7 +182,8 @@ _COMPILING_FUNCTIONS = _words(
 
 _BREAKING_FUNCTIONS = _words(
     "builtins.print builtins.open builtins.input builtins.exec builtins.eval builtins.globals "
-    "builtins.locals builtins.dir builtins.__import__ builtins.breakpoint builtins.compile"
+    "builtins.locals builtins.dir builtins.__import__ builtins.breakpoint builtins.compile "
+    "torch.is_inference torch._is_zerotensor"
 )
 
 
@@ -195,12 +211,9 @@ def _recorded_functions() -> dict[Any, str]:
     found: dict[Any, str] = {}
     for name in _RECORDED_MODULES:
         module = _resolve(name)
-        for key, value in vars(module).items():
-            if (
-                inspect.isfunction(value)
-                and key not in _NOT_RECORDED.get(name, ())
-                and value.__module__ == name
-            ):
+        for value in vars(module).values():
+            left_out = _NOT_RECORDED.get(name, ())
+            if inspect.isfunction(value) and value.__module__ == name and value.__name__ not in left_out:
                 found[value] = "record"
     found.update(_named(_RECORDED_FUNCTIONS, "record"))
     # max_pool1d and its kin are closures made by boolean_dispatch: one node under the public name
@@ -276,6 +289,8 @@ def tables() -> dict[str, Any]:
     for name in _OPERATORS:
         calls[getattr(operator, name)] = "operator"
     calls[abs] = "abs"
+    calls[torch._C.TensorBase.__getitem__] = "getitem"
+    calls[torch._C.TensorBase.__setitem__] = "setitem"
     for enter, (leave, *_) in _MANAGERS.items():
         calls[enter] = "enter"
         calls[leave] = "exit"
@@ -317,4 +332,6 @@ def tables() -> dict[str, Any]:
         "restore_state": _restore,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "operator_abs": operator.abs,
+        "operators": _OPERATOR_METHODS,
+        "attributes": set(_TENSOR_ATTRIBUTES),
     }  # fmt: skip
