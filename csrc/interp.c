@@ -864,6 +864,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(LIST_APPEND) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &PEEK(oparg + 1)) < 0) {
+            STOP_IF(1);
+            goto error;
+        }
         ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         int status = PyList_Append(PEEK(oparg), value);
@@ -873,6 +877,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(SET_ADD) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &PEEK(oparg + 1)) < 0) {
+            STOP_IF(1);
+            goto error;
+        }
         ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 1, 1) < 0);
         PyObject *value = POP();
         int status = PySet_Add(PEEK(oparg), value);
@@ -882,6 +890,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(MAP_ADD) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &PEEK(oparg + 2)) < 0) {
+            STOP_IF(1);
+            goto error;
+        }
         ERROR_IF(capture != NULL && mg_trace_escape(capture, sp - 2, 2) < 0);
         PyObject *value = POP();
         PyObject *key = POP();
@@ -893,6 +905,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(LIST_EXTEND) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &PEEK(oparg + 1)) < 0) {
+            STOP_IF(1);
+            goto error;
+        }
         STOP_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
         ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *iterable = POP();
@@ -903,6 +919,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(SET_UPDATE) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &PEEK(oparg + 1)) < 0) {
+            STOP_IF(1);
+            goto error;
+        }
         STOP_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
         ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *iterable = POP();
@@ -913,6 +933,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(DICT_UPDATE) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &PEEK(oparg + 1)) < 0) {
+            STOP_IF(1);
+            goto error;
+        }
         STOP_IF(capture != NULL && mg_trace_expose(capture, &TOP()) < 0);
         ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *mapping = POP();
@@ -923,6 +947,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(DICT_MERGE) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &PEEK(oparg + 1)) < 0) {
+            STOP_IF(1);
+            goto error;
+        }
         STOP_IF(capture != NULL && mg_trace_expose(capture, &TOP()) < 0);
         ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *mapping = POP();
@@ -933,6 +961,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(LIST_TO_TUPLE) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &TOP()) < 0) {
+            STOP_IF(1);
+            goto error;
+        }
         PyObject *list = TOP();
         PyObject *tuple = PyList_AsTuple(list);
         TOP() = tuple;
@@ -1539,7 +1571,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         PyObject *keyword_names = POP();
         PyObject *type = POP();
         PyObject *subject = TOP();
-        PyObject *values = mg_match_class(subject, type, oparg, keyword_names);
+        PyObject *values = mg_match_class(subject, type, oparg, keyword_names, EITHER(mg_trace_getattr, PyObject_GetAttr));
         TOP() = values;
         Py_DECREF(keyword_names);
         Py_DECREF(type);

@@ -175,7 +175,7 @@ static PyObject *
 content_of(PyObject *value, PyTypeObject *base)
 {
     PyObject *content = NULL;
-    if (base == &PyBaseObject_Type || strcmp(base->tp_name, "types.SimpleNamespace") == 0) {
+    if (base == &PyBaseObject_Type || base == mg_namespace_type) {
         return Py_NewRef(Py_None);
     }
     if (base == &PyLong_Type) {
@@ -228,11 +228,43 @@ c_base(PyTypeObject *type)
     return type;
 }
 
+/* 1 if a class and all its heap bases are made by class statements: C types made at run time have fields of their own,
+ * which nobody else knows how to fill. */
+static int
+is_python_class(PyTypeObject *type)
+{
+    static destructor python_dealloc;
+    if (python_dealloc == NULL) {
+        PyObject *sample = PyObject_CallFunction((PyObject *)&PyType_Type, "s(){}", "Sample");
+        if (sample == NULL) {
+            PyErr_Clear();
+            return 0;
+        }
+        python_dealloc = ((PyTypeObject *)sample)->tp_dealloc;
+        Py_DECREF(sample);
+    }
+    for (; type->tp_flags & Py_TPFLAGS_HEAPTYPE; type = type->tp_base) {
+        PyTypeObject *base = type->tp_base;
+        PyObject *slots = ((PyHeapTypeObject *)type)->ht_slots;
+        Py_ssize_t own = slots == NULL ? 0 : PyTuple_GET_SIZE(slots);
+        own += type->tp_weaklistoffset != 0 && base->tp_weaklistoffset == 0;
+        own += type->tp_dictoffset > 0 && base->tp_dictoffset == 0;
+        if (type->tp_dealloc != python_dealloc || type->tp_itemsize != base->tp_itemsize ||
+            type->tp_basicsize - base->tp_basicsize != own * (Py_ssize_t)sizeof(PyObject *)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* An instance of a Python class, or of a builtin one that keeps more than its items. */
 static int
 add_instance(MgPlanner *planner, PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value), *base = c_base(type);
+    if (!is_python_class(type)) {
+        return refuse(planner, value);
+    }
     if (type->tp_del != NULL || (type->tp_finalize != NULL && _PyType_Lookup(type, MG_STRING("__del__")) != NULL)) {
         return refuse(planner, value);
     }
@@ -366,6 +398,14 @@ is_iterator(PyObject *value)
            type == &PyDictIterItem_Type || type == &PySetIter_Type || type == &PyUnicodeIter_Type;
 }
 
+/* 1 for a builtin method that is bound to an object: list.append of a list. */
+static int
+is_bound_builtin(PyObject *value)
+{
+    PyObject *self = PyCFunction_Check(value) ? PyCFunction_GET_SELF(value) : NULL;
+    return self != NULL && !PyModule_Check(self) && !PyType_Check(self);
+}
+
 static int
 is_constant(PyObject *value)
 {
@@ -379,6 +419,9 @@ is_constant(PyObject *value)
             }
         }
         return 1;
+    }
+    if (PyCFunction_Check(value)) {
+        return !is_bound_builtin(value);
     }
     if (type == &PySlice_Type || type == &PyDictProxy_Type || strcmp(type->tp_name, "functools.partial") == 0) {
         return 0; /* they hold other objects */
@@ -461,6 +504,13 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
                    ? -1
                    : node;
     }
+    if (is_bound_builtin(value)) {
+        PyCFunctionObject *function = (PyCFunctionObject *)value;
+        PyObject *unbound = PyCFunction_NewEx(function->m_ml, NULL, function->m_module);
+        int node = unbound == NULL ? -1 : add_compound(planner, value, MG_PLAN_BOUND, unbound, 1);
+        Py_XDECREF(unbound);
+        return node < 0 || set_part(planner, node, 0, function->m_self) < 0 ? -1 : node;
+    }
     if (type == &PyMethod_Type) {
         int node = add_compound(planner, value, MG_PLAN_METHOD, NULL, 2);
         return node < 0 || set_part(planner, node, 0, PyMethod_GET_FUNCTION(value)) < 0 ||
@@ -486,7 +536,7 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
         return add_iterator(planner, value);
     }
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE || type == mg_defaultdict_type || type == mg_deque_type ||
-        strcmp(type->tp_name, "types.SimpleNamespace") == 0) {
+        type == mg_namespace_type) {
         return add_instance(planner, value);
     }
     return refuse(planner, value);
@@ -675,6 +725,11 @@ build_fresh(Build *context, int index)
             PyObject *start = build(context, node->parts[0]), *stop = build(context, node->parts[1]),
                      *step = build(context, node->parts[2]);
             return *slot = start == NULL || stop == NULL || step == NULL ? NULL : PySlice_New(start, stop, step);
+        }
+        case MG_PLAN_BOUND: {
+            PyCFunctionObject *function = (PyCFunctionObject *)node->object;
+            PyObject *self = build(context, node->parts[0]);
+            return *slot = self == NULL ? NULL : PyCFunction_NewEx(function->m_ml, self, function->m_module);
         }
         case MG_PLAN_METHOD: {
             PyObject *function = build(context, node->parts[0]), *self = build(context, node->parts[1]);

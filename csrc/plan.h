@@ -14,6 +14,7 @@ typedef enum {
     MG_PLAN_DICT, /* of type `object`; parts are keys and values in turn */
     MG_PLAN_SLICE,
     MG_PLAN_METHOD,   /* function, self */
+    MG_PLAN_BOUND,    /* the builtin function `object`, bound to the one part */
     MG_PLAN_FUNCTION, /* like the function `object`; parts are its cells */
     MG_PLAN_CELL,
     MG_PLAN_INSTANCE, /* of type `object`; parts: its dict, its content as a container or value, then descriptor and

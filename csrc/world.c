@@ -50,6 +50,17 @@ has_value(PyObject *object)
            PyComplex_Check(object);
 }
 
+/* 1 for an object of a class over a C type of which only that type's own functions know what it holds. */
+static int
+has_hidden_state(PyObject *object)
+{
+    PyTypeObject *base = Py_TYPE(object);
+    while (is_heap_type(base) && base->tp_base != NULL) {
+        base = base->tp_base;
+    }
+    return base != &PyBaseObject_Type && !has_value(object) && mg_shadow_base(base) == NULL;
+}
+
 /* ---- records ---- */
 
 static MgRecord *
@@ -126,6 +137,16 @@ mg_world_pin(MgCapture *capture, PyObject *object)
     return new_record(capture, object, source, kind, 0);
 }
 
+PyObject *
+mg_world_adopt(MgCapture *capture, PyObject *object)
+{
+    if (mg_table_get(&capture->views, object, NULL) != NULL || mg_is_twin(object)) {
+        return Py_NewRef(object);
+    }
+    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, object, 0);
+    return source == NULL ? NULL : mg_world_reach(capture, object, source);
+}
+
 /* Makes `view` what captured code sees of the record's object. Steals `view`. */
 static int
 set_view(MgCapture *capture, MgRecord *record, PyObject *view)
@@ -180,7 +201,10 @@ kind_of(PyObject *object, MgSource *source)
     if (type == &PyDictProxy_Type) {
         return MG_KIND_PROXY;
     }
-    if (mg_rules_is_constant_type(type)) {
+    if (type == mg_namespace_type) {
+        return MG_KIND_INSTANCE;
+    }
+    if (type == &PyBaseObject_Type || mg_rules_is_constant_type(type)) {
         return MG_KIND_CONSTANT;
     }
     if (PyList_Check(object)) {
@@ -682,7 +706,8 @@ PyObject *
 mg_world_expose(MgCapture *capture, PyObject *object)
 {
     MgRecord *record = is_plain_value(object) ? NULL : find_record(capture, object);
-    if (record != NULL && record->kind == MG_KIND_OPAQUE) {
+    if (record != NULL &&
+        (record->kind == MG_KIND_OPAQUE || (record->kind == MG_KIND_INSTANCE && has_hidden_state(object)))) {
         mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
         return NULL;
     }
@@ -823,7 +848,8 @@ guard_function(MgCapture *capture, MgRecord *record, int is_root)
     PyObject *closure = function->func_closure;
     for (Py_ssize_t i = 0; closure != NULL && i < PyTuple_GET_SIZE(closure); i++) {
         PyObject *cell = PyTuple_GET_ITEM(closure, i);
-        if (find_record(capture, cell) != NULL || mg_table_get(&capture->inside, cell, NULL) != NULL) {
+        MgRecord *known = find_record(capture, cell);
+        if (mg_table_get(&capture->inside, cell, NULL) != NULL || (known != NULL && record->kind == MG_KIND_CONSTANT)) {
             continue;
         }
         if (record->kind == MG_KIND_CONSTANT) {
@@ -834,7 +860,10 @@ guard_function(MgCapture *capture, MgRecord *record, int is_root)
         }
         MgSource *tuple = mg_source_get(&capture->sources, MG_SOURCE_FUNCTION, record->source, NULL, 3);
         MgSource *source = tuple == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_ITEM, tuple, NULL, i);
-        if (source == NULL || new_record(capture, cell, source, MG_KIND_CELL, 0) == NULL) {
+        if (source == NULL ||
+            (known == NULL ? new_record(capture, cell, source, MG_KIND_CELL, 0) == NULL
+                           : known->source != source &&
+                                 mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, known->source) < 0)) {
             return MG_ERR;
         }
     }
@@ -1241,6 +1270,20 @@ bind(MgCapture *capture, PyObject *owner, PyTypeObject *type, PyObject *name, Py
         if (view == NULL) {
             return NULL;
         }
+        if (strcmp(kind->tp_name, "cached_property") == 0 && owner != NULL) { /* without the lock around it */
+            PyObject *function = mg_world_getattr(capture, view, MG_STRING("func"));
+            Py_DECREF(view);
+            PyObject *arguments[2] = {NULL, owner};
+            PyObject *value =
+                function == NULL ? NULL
+                                 : mg_rules_call(capture, function, arguments + 1,
+                                                 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+            Py_XDECREF(function);
+            if (value != NULL && mg_world_generic_setattr(capture, owner, name, value) < 0) {
+                Py_CLEAR(value);
+            }
+            return value;
+        }
         PyObject *get_name = MG_STRING("__get__");
         if (mg_world_guard_lookup(capture, kind, get_name) < 0) {
             Py_DECREF(view);
@@ -1268,7 +1311,7 @@ tuple_field(PyObject *descriptor)
         Py_ssize_t offset = member->offset - (Py_ssize_t)offsetof(PyTupleObject, ob_item);
         return member->type == T_OBJECT && offset >= 0 ? offset / (Py_ssize_t)sizeof(PyObject *) : -1;
     }
-    if (strcmp(Py_TYPE(descriptor)->tp_name, "collections._tuplegetter") != 0) {
+    if (strcmp(Py_TYPE(descriptor)->tp_name, "_collections._tuplegetter") != 0) {
         return -1;
     }
     return ((struct {
@@ -1430,6 +1473,13 @@ instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
             return mg_world_touch(capture, PyObject_GetAttr(owner, name)); /* its frames are captured */
         }
         hook = _PyType_Lookup(type, MG_STRING("__getattr__"));
+        void *wrapped = getattribute != NULL && Py_IS_TYPE(getattribute, &PyWrapperDescr_Type)
+                            ? ((PyWrapperDescrObject *)getattribute)->d_wrapped
+                            : NULL;
+        if (wrapped != (void *)PyObject_GenericGetAttr && wrapped != (void *)PyModule_Type.tp_getattro) {
+            mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name);
+            return NULL;
+        }
     }
     PyObject *result = find_attribute(capture, owner, name);
     if (result != NULL) {
@@ -1465,6 +1515,49 @@ instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     return NULL;
 }
 
+/* The name of an outside class or function, and the like; see MG_SOURCE_NAME. */
+static PyObject *
+reach_name(MgCapture *capture, PyObject *owner, int index)
+{
+    MgRecord *record = find_record(capture, owner);
+    if (record == NULL) { /* made by captured code, or found along a guarded type */
+        record = mg_table_get(&capture->inside, owner, NULL) != NULL ? NULL : mg_world_pin(capture, owner);
+        if (record == NULL) {
+            static const char *const names[] = {"__name__", "__qualname__", "__doc__", "__module__"};
+            return PyErr_Occurred() ? NULL : PyObject_GetAttrString(owner, names[index]);
+        }
+    }
+    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_NAME, record->source, NULL, index);
+    PyObject *value = source == NULL ? NULL : mg_source_load(source, owner, NULL);
+    if (value == NULL) {
+        return source == NULL || mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL) < 0 ? NULL
+                                                                                             : Py_NewRef(Py_None);
+    }
+    return mg_world_reach(capture, value, source);
+}
+
+/* Guards what super() finds: `name` on each class after `start` in the MRO of `type`. */
+static int
+guard_super(MgCapture *capture, PyTypeObject *type, PyTypeObject *start, PyObject *name)
+{
+    if (mg_world_guard_mro(capture, type) < 0) {
+        return MG_ERR;
+    }
+    PyObject *mro = type->tp_mro;
+    int after = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
+        PyTypeObject *class = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
+        if (after && mg_world_guard_lookup(capture, class, name) < 0) {
+            return MG_ERR;
+        }
+        if (after && PyDict_GetItemWithError(class->tp_dict, name) != NULL) {
+            break;
+        }
+        after = after || class == start;
+    }
+    return PyErr_Occurred() ? MG_ERR : MG_OK;
+}
+
 /* An attribute of a class. */
 static PyObject *
 class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
@@ -1481,9 +1574,16 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
         static const char *const harmless[] = {"__name__",  "__qualname__", "__module__", "__doc__",
                                                "__bases__", "__mro__",      "__class__"};
         for (size_t i = 0; i < Py_ARRAY_LENGTH(harmless); i++) {
-            if (PyUnicode_CompareWithASCIIString(name, harmless[i]) == 0) {
-                return PyObject_GetAttr((PyObject *)owner, name);
+            if (PyUnicode_CompareWithASCIIString(name, harmless[i]) != 0) {
+                continue;
             }
+            if (i < 2 && is_heap_type(owner)) {
+                return reach_name(capture, (PyObject *)owner, (int)i);
+            }
+            if ((i < 4 ? mg_world_guard_lookup(capture, owner, name) : mg_world_guard_mro(capture, owner)) < 0) {
+                return NULL;
+            }
+            return PyObject_GetAttr((PyObject *)owner, name);
         }
         mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of class %s", name, owner->tp_name);
         return NULL;
@@ -1525,6 +1625,20 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
                           PyObject_GetAttr((PyObject *)owner, name)); /* a metaclass's __getattr__, or the error */
 }
 
+/* An attribute of a constant of a C type: whatever it holds for good is outside as well. */
+static PyObject *
+constant_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
+{
+    PyObject *result = PyObject_GetAttr(owner, name);
+    if (result == NULL || is_plain_value(result) || is_singleton(result) || Py_REFCNT(result) == 1 ||
+        Py_IS_TYPE(result, &PyMethod_Type)) {
+        return mg_world_touch(capture, result);
+    }
+    PyObject *view = mg_world_adopt(capture, result);
+    Py_DECREF(result);
+    return view;
+}
+
 PyObject *
 mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
 {
@@ -1553,11 +1667,16 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     }
     if (type == &PySuper_Type) {
         PyObject *self_class = PyObject_GetAttr(owner, MG_STRING("__self_class__"));
-        if (self_class == NULL) {
+        PyObject *start = self_class == NULL ? NULL : PyObject_GetAttr(owner, MG_STRING("__thisclass__"));
+        if (start == NULL) {
+            Py_XDECREF(self_class);
             return NULL;
         }
-        int status = PyType_Check(self_class) ? mg_world_guard_lookup(capture, (PyTypeObject *)self_class, name) : 0;
+        int status = PyType_Check(self_class) && PyType_Check(start)
+                         ? guard_super(capture, (PyTypeObject *)self_class, (PyTypeObject *)start, name)
+                         : 0;
         Py_DECREF(self_class);
+        Py_DECREF(start);
         if (status < 0) {
             return NULL;
         }
@@ -1571,7 +1690,7 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         }
         return result;
     }
-    if (is_heap_type(type)) {
+    if (is_heap_type(type) || type == mg_namespace_type) {
         return instance_getattr(capture, owner, name);
     }
     if (record != NULL && record->kind == MG_KIND_TUPLE) {
@@ -1585,15 +1704,19 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     }
     if (record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_FUNCTION) { /* functions, builtins, descriptors */
         if (PyFunction_Check(owner)) {
-            static const char *const harmless[] = {"__name__", "__qualname__", "__module__", "__doc__", "__code__"};
+            static const char *const harmless[] = {"__name__", "__qualname__", "__doc__", "__module__", "__code__"};
             for (size_t i = 0; i < Py_ARRAY_LENGTH(harmless); i++) {
                 if (PyUnicode_CompareWithASCIIString(name, harmless[i]) == 0) {
-                    return PyObject_GetAttr(owner, name);
+                    if (i < 4) {
+                        return reach_name(capture, owner, (int)i);
+                    }
+                    MgSource *code = mg_source_get(&capture->sources, MG_SOURCE_FUNCTION, record->source, NULL, 0);
+                    return code == NULL ? NULL : mg_world_reach(capture, PyFunction_GET_CODE(owner), code);
                 }
             }
             return instance_getattr(capture, owner, name);
         }
-        return mg_world_touch(capture, PyObject_GetAttr(owner, name));
+        return constant_getattr(capture, owner, name);
     }
     mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name);
     return NULL;
@@ -1612,6 +1735,14 @@ mg_world_get_method(MgCapture *capture, PyObject *owner, PyObject *name, PyObjec
         type != &PySuper_Type) {
         int unbound = _PyObject_GetMethod(owner, name, method);
         return unbound;
+    }
+    if (record != NULL && !is_heap_type(type) &&
+        (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET)) {
+        PyObject *found = _PyType_Lookup(type, name);
+        if (found != NULL && Py_IS_TYPE(found, &PyMethodDescr_Type)) { /* its shadow takes the owner's place in the call */
+            *method = Py_NewRef(found);
+            return 1;
+        }
     }
     *method = mg_world_getattr(capture, owner, name);
     if (*method != NULL && Py_IS_TYPE(*method, &PyMethod_Type) && PyMethod_GET_SELF(*method) == owner) {
@@ -1669,7 +1800,7 @@ mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, Py
         Py_XDECREF(exposed);
         return status;
     }
-    MgRecord *dict = is_heap_type(type) ? dict_record(capture, record) : NULL;
+    MgRecord *dict = is_heap_type(type) || type == mg_namespace_type ? dict_record(capture, record) : NULL;
     if (dict == NULL) {
         return PyErr_Occurred() ? MG_ERR
                                 : mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
@@ -1699,7 +1830,7 @@ mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *
         return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of a %s", name,
                                 PyType_Check(owner) ? "class" : "module");
     }
-    if (!is_heap_type(type)) {
+    if (!is_heap_type(type) && type != mg_namespace_type) {
         MgRecord *record = find_record(capture, owner);
         if (record != NULL) {
             return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
@@ -1715,6 +1846,10 @@ mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *
         PyObject *result = call_type_method(capture, owner, hook, name, value);
         Py_XDECREF(result);
         return result == NULL ? MG_ERR : MG_OK;
+    }
+    if (hook == NULL || !Py_IS_TYPE(hook, &PyWrapperDescr_Type) ||
+        ((PyWrapperDescrObject *)hook)->d_wrapped != (void *)PyObject_GenericSetAttr) {
+        return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
     }
     return mg_world_generic_setattr(capture, owner, name, value);
 }
