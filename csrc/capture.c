@@ -185,6 +185,23 @@ mg_capture_check(MgCapture *capture)
     return MG_ERR;
 }
 
+/* The outside module that a frame of nn.Module._call_impl calls. Borrowed; NULL for any other frame. */
+static MgRecord *
+called_module(MgCapture *capture, MgFrame *frame)
+{
+    PyCodeObject *code = frame->f_code;
+    if (code->co_argcount != 1 || frame->localsplus[0] == NULL ||
+        PyUnicode_CompareWithASCIIString(code->co_name, "_call_impl") != 0) {
+        return NULL;
+    }
+    PyObject *self = frame->localsplus[0];
+    if (PyCell_Check(self)) {
+        self = PyCell_GET(self);
+    }
+    MgRecord *record = mg_table_get(&capture->records, self, NULL);
+    return record != NULL && record->source != NULL ? record : NULL;
+}
+
 PyObject *
 mg_capture_stack(MgCapture *capture)
 {
@@ -199,7 +216,11 @@ mg_capture_stack(MgCapture *capture)
     PyObject *stack = PyTuple_New(count);
     MgFrame *frame = tstate->cframe->current_frame;
     for (Py_ssize_t i = count; stack != NULL && i-- > 0; frame = frame->previous) {
-        PyObject *pair = Py_BuildValue("(Oi)", frame->f_code, mg_frame_lasti(frame) * (int)sizeof(MgUnit));
+        int offset = mg_frame_lasti(frame) * (int)sizeof(MgUnit);
+        MgRecord *module = called_module(capture, frame);
+        PyObject *pair = module == NULL ? Py_BuildValue("(Oi)", frame->f_code, offset)
+                                        : Py_BuildValue("(OiiO)", frame->f_code, offset, module->source->id,
+                                                        Py_TYPE(module->object));
         if (pair == NULL) {
             Py_CLEAR(stack);
             break;

@@ -173,7 +173,8 @@ int mg_capture_guard_pair(MgCapture *capture, MgGuardKind kind, MgSource *source
 /* The first `count` of `total` sources must be distinct objects, and none of them one of the rest. */
 int mg_capture_guard_apart(MgCapture *capture, MgSource *const *sources, int count, int total);
 
-/* A tuple of (code, line) for the frames from the root to the current one. New. */
+/* A tuple of (code, offset) for the frames from the root to the current one; where a module is called also the number of
+ * its source, and its class. New. */
 PyObject *mg_capture_stack(MgCapture *capture);
 
 const char *mg_reason_name(MgReason reason);

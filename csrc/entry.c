@@ -151,15 +151,6 @@ held_effects(Maker *maker, MgRecord *record)
     PyObject *key, *value;
     MgEffectKind kind = record->kind == MG_KIND_CELL ? MG_EFFECT_CELL_SET : MG_EFFECT_DICT_SET;
     while (PyDict_Next(record->held, &position, &key, &value)) {
-        if (value == mg_capture_deleted && kind == MG_EFFECT_DICT_SET) {
-            int present = PyDict_Contains(record->object, key);
-            if (present <= 0) {
-                if (present < 0) {
-                    return MG_ERR;
-                }
-                continue; /* it was made and deleted */
-            }
-        }
         if (add_effect(maker, kind, record->source, key, 0, value == mg_capture_deleted ? NULL : value) < 0) {
             return MG_ERR;
         }
@@ -240,6 +231,10 @@ apply_effect(const MgEffect *effect, PyObject *target, PyObject *value)
 {
     switch (effect->kind) {
         case MG_EFFECT_DICT_SET:
+            if (value == NULL) { /* it may have been made and deleted by captured code */
+                int present = PyDict_Contains(target, effect->key);
+                return present > 0 ? mg_shadow_set(target, effect->key, NULL) : present;
+            }
             return mg_shadow_set(target, effect->key, value);
         case MG_EFFECT_SLOT_SET: {
             PyObject **slot = (PyObject **)((char *)target + ((PyMemberDescrObject *)effect->key)->d_member->offset);
@@ -538,22 +533,27 @@ mg_entry_describe(MgEntry *entry)
     }
     for (int i = 0, input = 0; i < entry->node_count; i++) {
         MgNode *node = &entry->nodes[i];
-        PyObject *text = NULL;
+        PyObject *text = NULL, *root = Py_None;
         if (is_unused(node)) {
             continue;
         }
         if (node->kind == MG_NODE_INPUT) {
-            text = mg_guard_source_text(&entry->guards, entry->inputs[input++]);
+            int step = entry->inputs[input++];
+            text = mg_guard_source_text(&entry->guards, step);
+            while (entry->guards.steps[step].base >= 0) {
+                step = entry->guards.steps[step].base;
+            }
+            root = entry->guards.steps[step].source.key;
             if (text == NULL || PyList_Append(inputs, node->real == NULL ? Py_None : node->real) < 0) {
                 Py_XDECREF(text);
                 goto done;
             }
         }
         PyObject *item =
-            Py_BuildValue("(isOOOOOOO)", i, kinds[node->kind], node->target == NULL ? Py_None : node->target,
+            Py_BuildValue("(isOOOOOOOO)", i, kinds[node->kind], node->target == NULL ? Py_None : node->target,
                           node->args == NULL ? Py_None : node->args, node->kwargs == NULL ? Py_None : node->kwargs,
                           node->value, node->stack == NULL ? Py_None : node->stack, text == NULL ? Py_None : text,
-                          node->name == NULL ? Py_None : node->name);
+                          node->name == NULL ? Py_None : node->name, root == NULL ? Py_None : root);
         Py_XDECREF(text);
         int status = item == NULL ? -1 : PyList_Append(nodes, item);
         Py_XDECREF(item);
@@ -979,6 +979,14 @@ mg_entry_run(MgEntry *entry, PyObject **registers, PyObject *owner, MgExit **exi
     else if (entry->node_count > 0) {
         status = replay(entry, registers, outputs);
     }
+    if (status < 0) { /* the graph stopped half-way, perhaps in a no_grad block */
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        if (mg_rules_apply_state(entry->guards.state) < 0) {
+            PyErr_Clear();
+        }
+        PyErr_Restore(type, value, traceback);
+    }
     if (status == MG_OK && entry->frames == NULL) {
         result = Py_XNewRef(mg_plan_build(&entry->plan, entry->result, registers, outputs, memo));
     }
@@ -1046,7 +1054,22 @@ entry_describe(MgEntry *self, PyObject *unused)
     return mg_entry_describe(self);
 }
 
+static PyObject *
+entry_source(MgEntry *self, PyObject *argument)
+{
+    long number = PyLong_AsLong(argument);
+    if (number == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (number < 0 || number >= self->guards.step_count) {
+        PyErr_SetString(PyExc_IndexError, "there is no source of this number");
+        return NULL;
+    }
+    return mg_guard_source_text(&self->guards, (int)number);
+}
+
 static PyMethodDef entry_methods[] = {
+    {"source", (PyCFunction)entry_source, METH_O, "A source as text, by its number."},
     {"guards", (PyCFunction)entry_guards, METH_NOARGS, "The guards as a list of texts."},
     {"describe", (PyCFunction)entry_describe, METH_NOARGS, "The graph as (nodes, outputs, inputs)."},
     {NULL, NULL, 0, NULL},

@@ -98,16 +98,16 @@ class Compiler:
     ) -> None:
         self.backend = backend
         self.seen = seen
-        self.module: str | None = None
-        if isinstance(getattr(function, "__self__", None), torch.nn.Module) and function.__code__.co_argcount:
-            self.module = f"L[{function.__code__.co_varnames[0]!r}]"
+        self.function = function
 
     def __call__(self, entry: _core.Entry) -> Any:
         """What the backend made, with its guard on the inputs if it has one; None if the core is to run the graph."""
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         shapes = ShapeEnv(assume_static_by_default=True)
-        module, inputs = _graph.build(entry, FakeTensorMode(shape_env=shapes), lazy=True, module=self.module)
+        module, inputs = _graph.build(
+            entry, FakeTensorMode(shape_env=shapes), lazy=True, function=self.function
+        )
         number = CompileId(frame_id=next(_numbers), frame_compile_id=0)
         module.meta["dynamo_compile_id"] = number
         module.meta["backend_id"] = f"__compiled_fn_{number.frame_id}"

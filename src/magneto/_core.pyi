@@ -69,8 +69,12 @@ class Entry:
     def describe(self) -> tuple[list[tuple[Any, ...]], list[int], list[Any]]:
         """The graph: its nodes, the numbers of those that it gives, and the tensors that its inputs stood for.
 
-        A node is (number, kind, target, args, kwargs, value, stack, source, name).
+        A node is (number, kind, target, args, kwargs, value, stack, source, name, root): the last is what the source
+        starts from, a name or an object.
         """
+
+    def source(self, number: int, /) -> str:
+        """A source as text."""
 
 class Compiled:
     """A callable that captures, compiles and runs a function."""
@@ -98,6 +102,7 @@ class Compiled:
     @property
     def failures(self) -> int: ...
     limit: int
+    breaks: int
     def entries(self) -> list[Entry]:
         """The entries, the one that was used last first."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import types
 from typing import Any
 
 import torch
@@ -117,11 +118,11 @@ def original_name(text: str) -> str | None:
 
 
 def build(
-    entry: _core.Entry, mode: FakeTensorMode, *, lazy: bool = False, module: str | None = None
+    entry: _core.Entry, mode: FakeTensorMode, *, lazy: bool = False, function: Any = None
 ) -> tuple[fx.GraphModule, list[Any]]:
     """The graph of an entry, and the tensors that its inputs stood for when it was captured.
 
-    `module` is the source of the `nn.Module` whose method was captured, if it was one.
+    `function` is what was captured: it tells names of variables, and whether it is a method of a module.
     """
     described, outputs, inputs = entry.describe()
     graph = fx.Graph()
@@ -135,7 +136,9 @@ def build(
     for item in described:
         if item[1] != "placeholder":
             _first_uses((item[3], item[4]), item[6], first_use, texts)
-    for position, (index, _, _, _, _, value, _, text, _) in enumerate(placeholders):
+    module = _module_source(function)
+    for position, (index, _, _, _, _, value, _, text, _, root) in enumerate(placeholders):
+        text = _named(text, root, function)
         name = placeholder_name(text, names)
         kind = torch.nn.Parameter if value.flags & _PARAMETER else torch.Tensor
         node = graph.create_node("placeholder", name, type_expr=kind)
@@ -150,14 +153,17 @@ def build(
             originals[re.sub(r"[^a-zA-Z0-9]+", "_", text)] = original
             sources[original] = source
         nodes[index] = node
-    for index, kind, target, args, kwargs, value, stack, _, hint in described:
+    for index, kind, target, args, kwargs, value, stack, _, hint, _ in described:
         if kind == "placeholder":
             continue
         node = graph.create_node(
             kind, target, _argument(args, nodes), _argument(kwargs, nodes) if kwargs else None
         )
         meta = node.meta
-        meta["source_fn_stack"] = [(node.name, target)]
+        modules = _module_stack(entry, stack)
+        if modules:
+            meta["nn_module_stack"] = modules
+        meta["source_fn_stack"] = [(node.name, _source_function(target, modules))]
         meta["stack_trace"] = texts.format(stack)
         if value is not None:
             meta["example_value"] = _example(value, mode)
@@ -170,6 +176,59 @@ def build(
     result.meta["dynamo_flat_name_to_original_fqn"] = originals
     result._param_name_to_source = sources  # type: ignore[assignment]
     return result, inputs
+
+
+def _module_source(function: Any) -> str | None:
+    """The source of the module whose method was captured, if it was one."""
+    code = getattr(function, "__code__", None)
+    if (
+        isinstance(getattr(function, "__self__", None), torch.nn.Module)
+        and code is not None
+        and code.co_argcount
+    ):
+        return f"L[{code.co_varnames[0]!r}]"
+    return None
+
+
+def _named(text: str, root: Any, function: Any) -> str:
+    """The text of a source with the names that TorchDynamo uses for closures and other modules' globals."""
+    while not isinstance(function, types.FunctionType) and hasattr(function, "__func__"):
+        function = function.__func__
+    if isinstance(root, types.CellType):
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+            if cell is root:
+                return re.sub(r"^<cell>\.cell_contents", f"L[{name!r}]", text)
+    elif (
+        isinstance(root, dict)
+        and isinstance(function, types.FunctionType)
+        and root is not function.__globals__
+    ):
+        name = root.get("__name__")
+        if isinstance(name, str):
+            return re.sub(r"^G\['(\w+)'\]", lambda match: f"G[{name!r}].{match[1]}", text)
+    return text
+
+
+_Modules = dict[str, tuple[str, type]]
+
+
+def _module_stack(entry: _core.Entry, stack: _stack.Stack | None) -> _Modules:
+    """The modules within which an operation was called, outermost first."""
+    found: _Modules = {}
+    for item in stack or ():
+        if len(item) > 2:
+            text = entry.source(item[2])
+            found[text] = (_PARAM.sub(r".\1", text), item[3])
+    return found
+
+
+def _source_function(target: Any, modules: _Modules) -> Any:
+    """What the user called: the operation itself, or the module of torch.nn that it is part of."""
+    if modules:
+        cls = next(reversed(modules.values()))[1]
+        if cls.__module__.startswith("torch.nn."):
+            return cls
+    return target
 
 
 def _first_uses(value: Any, stack: Any, found: dict[int, str], texts: _stack.Formatter) -> None:

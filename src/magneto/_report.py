@@ -112,6 +112,7 @@ class CacheEntry:
     """One captured version of a function."""
 
     entry: _core.Entry
+    function: Any
 
     @property
     def guards(self) -> list[str]:
@@ -130,7 +131,7 @@ class CacheEntry:
 
         from magneto import _graph
 
-        return _graph.build(self.entry, FakeTensorMode())[0]
+        return _graph.build(self.entry, FakeTensorMode(), function=self.function)[0]
 
     @property
     def compiled(self) -> Any:
@@ -140,4 +141,8 @@ class CacheEntry:
 
 def cache_entries(function: Any) -> list[CacheEntry]:
     """The entries of something that `magneto.compile` made, the one that was used last first."""
-    return [CacheEntry(entry) for compiled in find_compiled(function) for entry in compiled.entries()]
+    return [
+        CacheEntry(entry, compiled.function)
+        for compiled in find_compiled(function)
+        for entry in compiled.entries()
+    ]

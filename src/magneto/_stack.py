@@ -9,8 +9,10 @@ import sys
 import sysconfig
 import traceback
 from types import CodeType
+from typing import Any
 
-Stack = tuple[tuple[CodeType, int], ...]
+Stack = tuple[tuple[Any, ...], ...]
+"""Of (code, offset), with the number of its source and its class where a module is called; innermost last."""
 
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _SITE = tuple(
@@ -57,14 +59,14 @@ def user_frames(stack: Stack | None) -> list[traceback.FrameSummary]:
     """The frames that the user wrote, innermost last; all of them if the user wrote none."""
     pairs = list(stack or ())
     own = [pair for pair in pairs if not is_library(pair[0])]
-    return [summary(code, offset) for code, offset in own or pairs]
+    return [summary(pair[0], pair[1]) for pair in own or pairs]
 
 
 class Formatter:
     """Texts of stacks; frames that occur again are formatted once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[CodeType, int], str] = {}
+        self._known: dict[tuple[Any, ...], str] = {}
 
     def format(self, stack: Stack | None) -> str:
         """As in a traceback, innermost last."""
@@ -73,7 +75,7 @@ class Formatter:
         for pair in pairs:
             text = self._known.get(pair)
             if text is None:
-                text = "".join(traceback.StackSummary.from_list([summary(*pair)]).format())
+                text = "".join(traceback.StackSummary.from_list([summary(*pair[:2])]).format())
                 self._known[pair] = text
             parts.append(text)
         return "".join(parts)

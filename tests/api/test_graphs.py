@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import types
 from dataclasses import dataclass
 
 import pytest
@@ -14,6 +15,8 @@ from torch.nn import functional as F
 import magneto
 
 GLOBAL = torch.arange(4.0)
+other = types.ModuleType("other")
+other.weight = torch.ones(4)
 
 
 class Block(nn.Module):
@@ -385,6 +388,34 @@ def test_frames_of_torch_are_left_out_of_stack_traces():
         if node.op == "call_function":
             assert "return self.b(self.a(x))" in node.stack_trace
             assert "linear.py" not in node.stack_trace
+
+
+def test_inputs_from_closures_and_other_modules():
+    held, listed = torch.ones(2, 4), [torch.ones(4)]
+
+    def program(x, rest, *args, key=None, **kwargs):
+        return x + held + listed[0] + rest["a"][1] + args[0] + key + kwargs["more"] + other.weight
+
+    def call(function):
+        ones = [torch.ones(4) for _ in range(6)]
+        return function(ones[0], {"a": [ones[1], ones[2]]}, ones[3], key=ones[4], more=ones[5])
+
+    names = []
+    for compiler in (magneto.compile, torch.compile):
+        backend, graphs = recorder()
+        call(compiler(program, backend=backend, fullgraph=True))
+        names.append({node.target for node in graphs[0][0].graph.nodes if node.op == "placeholder"})
+    assert names[0] == names[1]
+    assert names[0] >= {"L_held_", "L_listed_0_", "L_rest_a_1_", "L_args_0_", "L_key_", "L_kwargs_more_"}
+
+
+def test_module_stack():
+    (ours, _), (theirs, _) = (graphs[0] for graphs in both(Block(), torch.ones(2, 4)))
+    for a, b in zip(ours.graph.nodes, theirs.graph.nodes):
+        if a.op in ("call_function", "call_method"):
+            expected = list(b.meta.get("nn_module_stack", {}).values())
+            assert list(a.meta.get("nn_module_stack", {}).values()) == expected
+            assert a.meta["source_fn_stack"][-1][1] == b.meta["source_fn_stack"][-1][1]
 
 
 def test_source_fn_stack():
