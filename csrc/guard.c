@@ -7,6 +7,37 @@
 #include "rules.h"
 #include "shadow.h"
 
+/* 1 or 0; parameters are leaves. */
+static int
+is_leaf(PyObject *tensor)
+{
+    if (Py_IS_TYPE(tensor, mg_torch.parameter)) {
+        return 1;
+    }
+    PyObject *leaf = PyObject_GetAttr(tensor, MG_STRING("is_leaf"));
+    if (leaf == NULL) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(leaf);
+    return leaf == Py_True;
+}
+
+/* 1 or 0; only a complex tensor can be. */
+static int
+is_conjugate(PyObject *tensor, int32_t dtype)
+{
+    enum { FIRST_COMPLEX = 8, LAST_COMPLEX = 10 }; /* ScalarType: ComplexHalf, ComplexFloat, ComplexDouble */
+    if (dtype < FIRST_COMPLEX || dtype > LAST_COMPLEX) {
+        return 0;
+    }
+    PyObject *value = PyObject_CallMethodNoArgs(tensor, MG_STRING("is_conj"));
+    if (value == NULL) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(value);
+    return value == Py_True;
+}
+
 static MgTensorCheck *
 tensor_check(PyObject *tensor)
 {
@@ -37,6 +68,8 @@ tensor_check(PyObject *tensor)
     check->device_type = info.device_type;
     check->device_index = info.device_index;
     check->requires_grad = requires_grad;
+    check->is_leaf = !requires_grad || is_leaf(tensor);
+    check->conjugate = is_conjugate(tensor, info.dtype);
     return check;
 }
 
@@ -250,7 +283,11 @@ same_tensor(PyObject *tensor, const MgTensorCheck *check)
         return 0;
     }
     int requires_grad = mg_torch_requires_grad(tensor);
-    return requires_grad < 0 ? -1 : requires_grad == check->requires_grad;
+    if (requires_grad < 0 || requires_grad != check->requires_grad) {
+        return requires_grad < 0 ? -1 : 0;
+    }
+    return (!requires_grad || is_leaf(tensor) == check->is_leaf) &&
+           is_conjugate(tensor, info.dtype) == check->conjugate;
 }
 
 /* One check: 1, 0 or -1. */

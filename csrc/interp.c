@@ -348,8 +348,13 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     int oparg;
     frame->stacktop = -1;
 
-    if (MG_UNLIKELY(capture != NULL) && mg_trace_enter(capture, frame) < 0) {
-        goto error;
+    if (MG_UNLIKELY(capture != NULL)) {
+        if (capture->reason != MG_REASON_NONE && (throwflag || capture->ending)) {
+            goto dead; /* what is left of an aborted capture is being dropped: none of its code runs any more */
+        }
+        if (mg_trace_enter(capture, frame) < 0) {
+            goto error;
+        }
     }
     if (throwflag) {
         goto error;
@@ -1741,6 +1746,16 @@ unwind:
         next = mg_frame_code_start(frame) + handler.target;
         DISPATCH();
     }
+
+dead:
+    sp = drop_all(sp, locals + code->co_nlocalsplus);
+    frame->stacktop = (int)(sp - locals);
+    if (!throwflag) {
+        mg_recursion_leave(tstate);
+        mg_frame_leave(tstate, &link);
+        return Py_NewRef(Py_None);
+    }
+    goto unwound;
 
 unwound:
     mg_recursion_leave(tstate);

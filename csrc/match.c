@@ -52,7 +52,7 @@ done:
 
 /* Appends the subject's attribute `name` to `found`. 1, or 0 if it has none, or -1 with an exception. */
 static int
-take_attribute(PyObject *subject, PyObject *type, PyObject *name, PyObject *seen, PyObject *found)
+take_attribute(PyObject *subject, PyObject *type, PyObject *name, PyObject *seen, PyObject *found, getattrofunc get)
 {
     int duplicate = PySet_Contains(seen, name);
     if (duplicate > 0) {
@@ -62,7 +62,7 @@ take_attribute(PyObject *subject, PyObject *type, PyObject *name, PyObject *seen
     if (duplicate != 0 || PySet_Add(seen, name) < 0) {
         return -1;
     }
-    PyObject *value = PyObject_GetAttr(subject, name);
+    PyObject *value = get(subject, name);
     if (value == NULL) {
         if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
             return -1;
@@ -77,12 +77,12 @@ take_attribute(PyObject *subject, PyObject *type, PyObject *name, PyObject *seen
 
 /* The positional part. 1, 0 or -1 as above. */
 static int
-take_positional(PyObject *subject, PyObject *type, Py_ssize_t count, PyObject *seen, PyObject *found)
+take_positional(PyObject *subject, PyObject *type, Py_ssize_t count, PyObject *seen, PyObject *found, getattrofunc get)
 {
     const char *type_name = ((PyTypeObject *)type)->tp_name;
     int itself = 0; /* one positional pattern stands for the subject as a whole, as for int(x) */
     int result = -1;
-    PyObject *names = PyObject_GetAttr(type, MG_STRING("__match_args__"));
+    PyObject *names = get(type, MG_STRING("__match_args__"));
     if (names != NULL) {
         if (!PyTuple_CheckExact(names)) {
             PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type_name,
@@ -113,7 +113,7 @@ take_positional(PyObject *subject, PyObject *type, Py_ssize_t count, PyObject *s
             PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)", Py_TYPE(name)->tp_name);
             goto done;
         }
-        int taken = take_attribute(subject, type, name, seen, found);
+        int taken = take_attribute(subject, type, name, seen, found, get);
         if (taken <= 0) {
             result = taken;
             goto done;
@@ -126,7 +126,7 @@ done:
 }
 
 PyObject *
-mg_match_class(PyObject *subject, PyObject *type, Py_ssize_t count, PyObject *names)
+mg_match_class(PyObject *subject, PyObject *type, Py_ssize_t count, PyObject *names, getattrofunc get)
 {
     if (!PyType_Check(type)) {
         PyErr_SetString(PyExc_TypeError, "called match pattern must be a type");
@@ -146,10 +146,10 @@ mg_match_class(PyObject *subject, PyObject *type, Py_ssize_t count, PyObject *na
         goto done;
     }
     if (count > 0) {
-        status = take_positional(subject, type, count, seen, found);
+        status = take_positional(subject, type, count, seen, found, get);
     }
     for (Py_ssize_t i = 0; status > 0 && i < PyTuple_GET_SIZE(names); i++) {
-        status = take_attribute(subject, type, PyTuple_GET_ITEM(names, i), seen, found);
+        status = take_attribute(subject, type, PyTuple_GET_ITEM(names, i), seen, found, get);
     }
     if (status > 0) {
         result = PyList_AsTuple(found);

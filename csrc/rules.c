@@ -101,7 +101,7 @@ static struct {
     PyObject *native_modules; /* names of C modules whose functions are harmless */
     PyObject *state_readers;  /* list of callables without arguments */
     PyObject *restore_state;  /* callable: puts a state back */
-    PyObject *managers;       /* __enter__ -> (enter function, exit function, names of its arguments) */
+    PyObject *managers;       /* __enter__ -> (enter function, exit function, names of its arguments, what it notes) */
     PyObject *operator_abs;   /* what abs() is on a tensor */
     PyObject *operators;      /* names of methods of tensors -> functions of the module operator */
     PyObject *attributes;     /* names of attributes of tensors that follow from the metadata */
@@ -415,6 +415,9 @@ do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
         int result = mg_record_input(capture, args[0]) < 0 ? -1 : twin_isinstance(args[0], args[1]);
         return result < 0 ? NULL : PyBool_FromLong(result);
     }
+    if (count > 0 && mg_world_guard_mro(capture, PyType_Check(args[0]) ? (PyTypeObject *)args[0] : Py_TYPE(args[0])) < 0) {
+        return NULL;
+    }
     return call_native(capture, callable, args, count, NULL);
 }
 
@@ -484,6 +487,23 @@ do_next(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_
 
 /* ---- context managers of torch ---- */
 
+/* Sets the attributes in which a manager keeps what its __exit__ needs, in case the capture ends before that. */
+static int
+note_state(MgCapture *capture, PyObject *manager, PyObject *notes, PyObject *args)
+{
+    capture->suspended++;
+    PyObject *attributes = PyObject_Call(notes, args, NULL);
+    capture->suspended--;
+    Py_ssize_t position = 0;
+    PyObject *name, *value;
+    int result = attributes == NULL ? MG_ERR : MG_OK;
+    while (result == MG_OK && PyDict_Next(attributes, &position, &name, &value)) {
+        result = mg_world_setattr(capture, manager, name, value);
+    }
+    Py_XDECREF(attributes);
+    return result;
+}
+
 /* manager.__enter__(): autocast, inference_mode. Recorded as TorchDynamo does, and really done. */
 static PyObject *
 do_enter(MgCapture *capture, PyObject *callable, PyObject *manager)
@@ -501,6 +521,9 @@ do_enter(MgCapture *capture, PyObject *callable, PyObject *manager)
             break;
         }
         PyTuple_SET_ITEM(args, i, value);
+    }
+    if (args != NULL && note_state(capture, manager, PyTuple_GET_ITEM(parts, 3), args) < 0) {
+        Py_CLEAR(args);
     }
     if (args != NULL) {
         capture->suspended++;
@@ -683,7 +706,11 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         case RULE_FALSE: /* a twin stands for a plain tensor, which has no torch function of its own */
             Py_RETURN_FALSE;
         case RULE_ID: /* the same number within the capture, whatever it is: only good as a key */
-            return count == 1 ? PyLong_FromVoidPtr(args[0]) : unknown_call(capture, callable);
+            if (capture->can_break) { /* behind a break it would be another */
+                return unknown_call(capture, callable);
+            }
+            return count == 1 ? PyLong_FromVoidPtr(mg_world_identity(capture, args[0]))
+                              : unknown_call(capture, callable);
         default:
             return unknown_call(capture, callable);
     }
@@ -879,6 +906,52 @@ is_bookkeeping(PyFunctionObject *function)
     return memcmp(text, "torch._dynamo", 13) == 0 && (text[13] == '.' || text[13] == '\0');
 }
 
+/* A builtin method bound to what captured code sees of its object. New; `method` itself if that is the same. */
+static PyObject *
+bind_again(MgCapture *capture, PyObject *method, PyObject *self)
+{
+    if (self == NULL || PyModule_Check(self) || PyType_Check(self) || mg_is_twin(self)) {
+        return Py_NewRef(method);
+    }
+    /* a method from outside holds an object from outside */
+    PyObject *view = mg_world_record(capture, method) != NULL ? mg_world_adopt(capture, self) : Py_NewRef(self);
+    PyObject *seen = view == NULL ? NULL : mg_world_expose(capture, view);
+    PyObject *bound = NULL;
+    if (seen == self) {
+        bound = Py_NewRef(method);
+    }
+    else if (seen != NULL) {
+        PyCFunctionObject *old = (PyCFunctionObject *)method;
+        bound = PyCMethod_New(old->m_ml, seen, old->m_module, PyCFunction_GET_CLASS(method));
+    }
+    Py_XDECREF(view);
+    Py_XDECREF(seen);
+    return bound;
+}
+
+/* A function with a cache is called: for real, as its cache is no part of the program. */
+static PyObject *
+call_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    for (Py_ssize_t i = 0; i < total; i++) {
+        PyObject *arg = args[i];
+        if (!PyLong_CheckExact(arg) && !PyUnicode_CheckExact(arg) && !PyFloat_CheckExact(arg) && !PyBool_Check(arg) &&
+            arg != Py_None && !PyType_Check(arg) && !mg_rules_is_constant_type(Py_TYPE(arg))) {
+            return unknown_call(capture, callable);
+        }
+    }
+    capture->suspended++;
+    PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
+    capture->suspended--;
+    if (result == NULL) {
+        return NULL;
+    }
+    PyObject *view = mg_world_adopt(capture, result); /* the cache keeps it */
+    Py_DECREF(result);
+    return view;
+}
+
 PyObject *
 mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -913,6 +986,13 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         if (rule != RULE_NONE) {
             return call_special(capture, rule, callable, args, count, kwnames);
         }
+        PyObject *bound = bind_again(capture, callable, self);
+        if (bound != callable) {
+            PyObject *result = bound == NULL ? NULL : mg_rules_call(capture, bound, args, nargsf, kwnames);
+            Py_XDECREF(bound);
+            return result;
+        }
+        Py_DECREF(bound);
         PyObject *unbound = mg_table_get(&rules.methods, ((PyCFunctionObject *)callable)->m_ml, NULL);
         if (unbound != NULL && self != NULL) { /* a method that the tables name, bound to an object */
             return call_with_self(capture, unbound, self, args, count, kwnames);
@@ -963,6 +1043,9 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     }
     if (PyType_Check(callable)) {
         return call_class(capture, (PyTypeObject *)callable, args, count, kwnames);
+    }
+    if (strcmp(type->tp_name, "functools._lru_cache_wrapper") == 0) {
+        return call_cached(capture, callable, args, count, kwnames);
     }
     if (strcmp(type->tp_name, "functools.partial") == 0) {
         return call_partial(capture, callable, args, count, kwnames);

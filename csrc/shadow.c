@@ -4,7 +4,7 @@
  * Python class that extends it has overridden. Reading an original here runs no Python code. */
 #include "shadow.h"
 
-PyTypeObject *mg_deque_type, *mg_defaultdict_type;
+PyTypeObject *mg_deque_type, *mg_defaultdict_type, *mg_namespace_type;
 PyObject *mg_shadow_factory;
 
 /* ---- layouts that CPython keeps to itself; mg_shadow_init checks them ---- */
@@ -149,7 +149,10 @@ mg_shadow_init(void)
     mg_deque_type = (PyTypeObject *)PyObject_GetAttrString(module, "deque");
     mg_defaultdict_type = (PyTypeObject *)PyObject_GetAttrString(module, "defaultdict");
     Py_DECREF(module);
-    if (mg_deque_type == NULL || mg_defaultdict_type == NULL) {
+    PyObject *types = PyImport_ImportModule("types");
+    mg_namespace_type = types == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(types, "SimpleNamespace");
+    Py_XDECREF(types);
+    if (mg_deque_type == NULL || mg_defaultdict_type == NULL || mg_namespace_type == NULL) {
         return MG_ERR;
     }
     PyObject *factory = PyDict_GetItemString(mg_defaultdict_type->tp_dict, "default_factory");

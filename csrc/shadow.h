@@ -11,7 +11,7 @@ int mg_shadow_init(void);
  * Borrowed; NULL if it is none. */
 PyTypeObject *mg_shadow_base(PyTypeObject *type);
 
-extern PyTypeObject *mg_deque_type, *mg_defaultdict_type;
+extern PyTypeObject *mg_deque_type, *mg_defaultdict_type, *mg_namespace_type;
 
 /* The descriptor of defaultdict.default_factory. */
 extern PyObject *mg_shadow_factory;

@@ -67,6 +67,22 @@ function_part(PyObject *function, Py_ssize_t index)
     }
 }
 
+static PyObject *
+name_part(PyObject *base, Py_ssize_t index)
+{
+    if (PyFunction_Check(base)) {
+        PyFunctionObject *function = (PyFunctionObject *)base;
+        return index == 0   ? function->func_name
+               : index == 1 ? function->func_qualname
+               : index == 2 ? function->func_doc
+                            : function->func_module;
+    }
+    if (!PyType_Check(base) || !(((PyTypeObject *)base)->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        return NULL;
+    }
+    return index == 0 ? ((PyHeapTypeObject *)base)->ht_name : ((PyHeapTypeObject *)base)->ht_qualname;
+}
+
 /* The index-th item of a set in its present order. Borrowed. */
 static PyObject *
 set_item(PyObject *set, Py_ssize_t index)
@@ -162,6 +178,8 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
             return PyAnySet_Check(base) ? set_item(base, source->index) : NULL;
         case MG_SOURCE_PROXY:
             return Py_IS_TYPE(base, &PyDictProxy_Type) ? mg_proxy_mapping(base) : NULL;
+        case MG_SOURCE_NAME:
+            return name_part(base, source->index);
         case MG_SOURCE_MRO:
             return PyType_Check(base) ? ((PyTypeObject *)base)->tp_mro : NULL;
     }
@@ -205,6 +223,7 @@ is_attribute(const MgSource *source)
 PyObject *
 mg_source_text(const MgSource *source)
 {
+    static const char *const name_parts[] = {"__name__", "__qualname__", "__doc__", "__module__"};
     static const char *const function_parts[] = {"__code__", "__defaults__", "__kwdefaults__", "__closure__"};
     if (source->kind == MG_SOURCE_LOCAL) {
         return PyUnicode_FromFormat("L[%R]", source->key);
@@ -259,6 +278,9 @@ mg_source_text(const MgSource *source)
             break;
         case MG_SOURCE_PROXY:
             text = PyUnicode_FromFormat("dict behind %U", base);
+            break;
+        case MG_SOURCE_NAME:
+            text = PyUnicode_FromFormat("%U.%s", base, name_parts[source->index]);
             break;
         case MG_SOURCE_MRO:
             text = PyUnicode_FromFormat("%U.__mro__", base);

@@ -39,6 +39,7 @@ int mg_trace_used(MgCapture *capture, PyObject *value);
 int mg_trace_generator(MgCapture *capture, PyCodeObject *code);
 int mg_trace_new_function(MgCapture *capture, PyObject *function);
 int mg_trace_match_class(MgCapture *capture, PyObject *subject);
+PyObject *mg_trace_getattr(PyObject *owner, PyObject *name); /* in the capture of this thread */
 int mg_trace_manager(MgCapture *capture, PyObject *manager);
 int mg_trace_delete_global(MgCapture *capture, MgFrame *frame, PyObject *name);
 PyObject *mg_trace_unary(MgCapture *capture, int opcode, PyObject *value);

@@ -1690,6 +1690,9 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         }
         return result;
     }
+    if (record != NULL && record->kind == MG_KIND_CONSTANT && strcmp(type->tp_name, "functools.partial") == 0) {
+        return constant_getattr(capture, owner, name);
+    }
     if (is_heap_type(type) || type == mg_namespace_type) {
         return instance_getattr(capture, owner, name);
     }
@@ -1800,7 +1803,9 @@ mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, Py
         Py_XDECREF(exposed);
         return status;
     }
-    MgRecord *dict = is_heap_type(type) || type == mg_namespace_type ? dict_record(capture, record) : NULL;
+    MgRecord *dict = is_heap_type(type) || type == mg_namespace_type || PyFunction_Check(owner)
+                         ? dict_record(capture, record)
+                         : NULL;
     if (dict == NULL) {
         return PyErr_Occurred() ? MG_ERR
                                 : mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
@@ -1832,6 +1837,9 @@ mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *
     }
     if (!is_heap_type(type) && type != mg_namespace_type) {
         MgRecord *record = find_record(capture, owner);
+        if (record != NULL && PyFunction_Check(owner) && _PyType_Lookup(type, name) == NULL) {
+            return mg_world_generic_setattr(capture, owner, name, value);
+        }
         if (record != NULL) {
             return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
         }

@@ -29,6 +29,10 @@ PyObject *mg_world_escape(MgCapture *capture, PyObject *object);
 /* The object that counts for `is`: a view stands for its original. Borrowed. */
 PyObject *mg_world_identity(MgCapture *capture, PyObject *object);
 
+/* What captured code sees of an outside object that a guarded constant holds for good: the `self` of a builtin method,
+ * the parts of a partial. New. */
+PyObject *mg_world_adopt(MgCapture *capture, PyObject *object);
+
 /* Guards the MRO of a type, which isinstance goes by. */
 int mg_world_guard_mro(MgCapture *capture, PyTypeObject *type);
 

@@ -232,13 +232,14 @@ class Side:
         filename = f"<program {Side.number}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         exec(compile_text(text, filename), self.space)
-        self.hooks = torch.utils.hooks.RemovableHandle.next_id
+        self.hooks, self.dtype = torch.utils.hooks.RemovableHandle.next_id, torch.get_default_dtype()
         self.local: dict[str, Any] = {"f": compile(self.space["f"])} if compile is not None else {}
 
     def step(self, text: str) -> tuple[Any, ...]:
         torch.manual_seed(7)
         random.seed(7)
         torch.utils.hooks.RemovableHandle.next_id = self.hooks
+        torch.set_default_dtype(self.dtype)
         printed = io.StringIO()
         result: Any = None
         raised: Any = None
@@ -250,11 +251,12 @@ class Side:
                 except SyntaxError:
                     exec(compile(text, "<step>", "exec"), self.space)
                 else:
-                    result = eval(code, self.space, self.local)
+                    result = eval(code, {**self.space, **self.local})
             except Exception as error:
                 raised = error
         after = torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
-        self.hooks = torch.utils.hooks.RemovableHandle.next_id
+        self.hooks, self.dtype = torch.utils.hooks.RemovableHandle.next_id, torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
         self.results.append(result)
         walk = _Walk("program")
         seen = {

@@ -122,19 +122,20 @@ dt(torch.float32)
 f(X)
 ### default argument changed
 def f(x, n=2): return x * n
+root = f
 ---
 f(X)
-f.function.__defaults__ if False else None
-globals()["f"].__setattr__("__defaults__", (5,))
+root.__defaults__ = (5,)
 f(X)
 f(X, 2)
 ### kwdefaults changed
 def f(x, *, n=2): return x * n
+root = f
 ---
 f(X)
-globals()["f"].__setattr__("__kwdefaults__", {"n": 7})
+root.__kwdefaults__ = {"n": 7}
 f(X)
-globals()["f"].__kwdefaults__.update(n=9)
+root.__kwdefaults__.update(n=9)
 f(X)
 ### inner default changed
 def g(x, n=2, *, k=[1]): return x * n + k[0]
@@ -160,10 +161,10 @@ f(X)
 ### root code swapped
 def f(x): return x + 1
 def b(x): return x - 1
+root = f
 ---
 f(X)
-globals()["f"].__code__ = b.__code__
-globals()["f"].__setattr__("__code__", b.__code__)
+root.__code__ = b.__code__
 f(X)
 ### closure cell changed
 def make():
