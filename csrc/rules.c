@@ -929,6 +929,53 @@ bind_again(MgCapture *capture, PyObject *method, PyObject *self)
     return bound;
 }
 
+/* Finds the dict that a cached function keeps its results in: what it refers to just before the function itself. */
+typedef struct {
+    PyObject *function, *last, *cache; /* borrowed */
+} CacheSearch;
+
+static int
+search_cache(PyObject *object, void *argument)
+{
+    CacheSearch *search = argument;
+    if (object == search->function && search->cache == NULL) {
+        search->cache = search->last;
+    }
+    search->last = PyDict_CheckExact(object) ? object : NULL;
+    return 0;
+}
+
+/* Guards that a cached function still has the result of a call. MG_OK or MG_ERR. */
+static int
+guard_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count)
+{
+    CacheSearch search = {.function = PyObject_GetAttrString(callable, "__wrapped__")};
+    if (search.function == NULL) {
+        return MG_ERR;
+    }
+    Py_TYPE(callable)->tp_traverse(callable, search_cache, &search);
+    Py_DECREF(search.function);
+    PyObject *key = count == 1 && (PyLong_CheckExact(args[0]) || PyUnicode_CheckExact(args[0])) ? Py_NewRef(args[0])
+                                                                                              : PyTuple_New(count);
+    for (Py_ssize_t i = 0; key != NULL && PyTuple_CheckExact(key) && i < count; i++) {
+        PyTuple_SET_ITEM(key, i, Py_NewRef(args[i]));
+    }
+    PyObject *value =
+        key == NULL || search.cache == NULL ? NULL : PyDict_GetItemWithError(search.cache, key);
+    int status = MG_ERR;
+    if (value != NULL) {
+        MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, search.cache, 0);
+        MgSource *source =
+            base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
+        status = source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value);
+    }
+    else if (!PyErr_Occurred()) {
+        unknown_call(capture, callable);
+    }
+    Py_XDECREF(key);
+    return status;
+}
+
 /* A function with a cache is called: for real, as its cache is no part of the program. */
 static PyObject *
 call_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
@@ -941,10 +988,14 @@ call_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
             return unknown_call(capture, callable);
         }
     }
+    if (kwnames != NULL) {
+        return unknown_call(capture, callable);
+    }
     capture->suspended++;
     PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
     capture->suspended--;
-    if (result == NULL) {
+    if (result == NULL || guard_cached(capture, callable, args, count) < 0) {
+        Py_XDECREF(result);
         return NULL;
     }
     PyObject *view = mg_world_adopt(capture, result); /* the cache keeps it */

@@ -129,7 +129,8 @@ int
 mg_trace_enter(MgCapture *capture, MgFrame *frame)
 {
     if (capture->reason != MG_REASON_NONE) {
-        return mg_capture_check(capture);
+        /* a generator of the aborted capture is closed: nothing of it is to run */
+        return PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_GeneratorExit) ? MG_ERR : mg_capture_check(capture);
     }
     return capture->root == NULL ? mg_world_enter_root(capture, frame) : mg_world_enter_frame(capture, frame);
 }

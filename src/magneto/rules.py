@@ -9,11 +9,13 @@ from __future__ import annotations
 import _abc  # type: ignore[import-not-found]
 import builtins
 import collections
+import copyreg
 import enum
 import functools
 import inspect
 import itertools
 import operator
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -69,19 +71,35 @@ _TENSOR_ATTRIBUTES = _words(
     "is_quantized is_mkldnn is_nested is_vulkan is_ipu is_xla is_maia is_mtia is_hpu"
 )
 
-# Context managers that become two nodes: __enter__ -> (__exit__, what enters, what leaves, arguments of the former).
-_MANAGERS: dict[Any, tuple[Any, Any, Any, tuple[str, ...]]] = {
+def _before_autocast(device: str, *_: Any) -> dict[str, Any]:
+    """What autocast's __enter__ notes for its __exit__."""
+    return {
+        "prev_cache_enabled": torch.is_autocast_cache_enabled(),
+        "prev": torch.is_autocast_enabled(device),
+        "prev_fastdtype": torch.get_autocast_dtype(device),
+    }
+
+
+def _before_inference_mode(_: bool) -> dict[str, Any]:
+    return {}
+
+
+# Context managers that become two nodes: __enter__ -> (__exit__, what enters, what leaves, arguments of the former, what
+# it notes on the manager).
+_MANAGERS: dict[Any, tuple[Any, Any, Any, tuple[str, ...], Callable[..., dict[str, Any]]]] = {
     torch.autocast.__enter__: (
         torch.autocast.__exit__,
         torch.amp.autocast_mode._enter_autocast,
         torch.amp.autocast_mode._exit_autocast,
         ("device", "fast_dtype", "_enabled", "_cache_enabled"),
+        _before_autocast,
     ),
     torch.inference_mode.__enter__: (
         torch.inference_mode.__exit__,
         torch.autograd.grad_mode._enter_inference_mode,
         torch.autograd.grad_mode._exit_inference_mode,
         ("mode",),
+        _before_inference_mode,
     ),
 }
 
@@ -298,6 +316,9 @@ def tables() -> dict[str, Any]:
     calls[object.__setattr__] = "object_setattr"
     calls[object.__delattr__] = "object_delattr"
     calls[operator.length_hint] = "native"
+    calls[sys.exc_info] = "native"
+    calls[types.FunctionType.__get__] = "native"
+    calls[copyreg._slotnames] = "constant"  # type: ignore[attr-defined]
     calls[inspect.signature] = "constant"
     calls[_abc._abc_instancecheck] = "instancecheck"
     calls[_abc._abc_subclasscheck] = "native"
