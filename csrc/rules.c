@@ -342,6 +342,9 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
 static PyObject *
 unknown_call(MgCapture *capture, PyObject *callable)
 {
+    if (!PyCallable_Check(callable)) {
+        return PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", Py_TYPE(callable)->tp_name);
+    }
     mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
     return NULL;
 }

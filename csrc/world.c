@@ -927,8 +927,8 @@ enter_point(MgCapture *capture, MgFrame *frame)
     }
     for (int i = 0; i < count; i++) {
         PyObject *value = capture->arguments[i];
-        if (value == NULL || (i < locals && !mg_exit_is_live(code, offset, i))) {
-            continue;
+        if ((i < locals && !mg_exit_is_live(code, offset, i)) || (value == NULL && i >= locals)) {
+            continue; /* an empty slot of the stack is empty at this offset, whatever happens */
         }
         PyObject *name = i < locals ? Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, i))
                                     : PyUnicode_FromFormat("stack%d", i - locals);
@@ -936,6 +936,12 @@ enter_point(MgCapture *capture, MgFrame *frame)
         Py_XDECREF(name);
         if (source == NULL) {
             return MG_ERR;
+        }
+        if (value == NULL) {
+            if (mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL) < 0) {
+                return MG_ERR;
+            }
+            continue;
         }
         if (!is_plain_value(value) && !is_singleton(value) && !Py_IS_TYPE(value, &PyMethod_Type) &&
             find_record(capture, value) == NULL && kind_of(value, source) == MG_KIND_OPAQUE) {
@@ -1570,6 +1576,9 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
     if (on_meta != NULL && Py_TYPE(on_meta)->tp_descr_set != NULL) {
         if (is_heap_type(meta) && is_heap_type(Py_TYPE(on_meta))) {
             return bind(capture, (PyObject *)owner, meta, name, on_meta);
+        }
+        if (is_heap_type(meta) && Py_IS_TYPE(on_meta, &PyProperty_Type)) {
+            return load_data_descriptor(capture, (PyObject *)owner, meta, name, on_meta);
         }
         static const char *const harmless[] = {"__name__",  "__qualname__", "__module__", "__doc__",
                                                "__bases__", "__mro__",      "__class__"};

@@ -1,0 +1,236 @@
+"""Which object is which: what captured code returns and stores must be the objects that eager would give."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import harness
+from .programs import parse
+
+PROGRAMS = parse(r'''
+### returns an argument
+def f(x): return x
+---
+f(X) is X
+f(Y) is Y
+### returns an argument in containers
+def f(x, l): return {"x": x, "l": l, "t": (x, l)}
+---
+(lambda l: (lambda r: (r["x"] is X, r["l"] is l, r["t"][1] is l))(f(X, l)))([1])
+(lambda l: (lambda r: (r["x"] is Y, r["l"] is l, r["t"][1] is l))(f(Y, l)))([1])
+### returns the same tensor twice
+def f(x):
+    y = x + 1
+    return y, y, [y]
+---
+(lambda r: (r[0] is r[1], r[2][0] is r[0]))(f(X))
+(lambda r: (r[0] is r[1], r[2][0] is r[0]))(f(X))
+### returns equal tensors that are not one
+def f(x): return x + 1, x + 1, x.clone(), x.clone()
+---
+(lambda r: (r[0] is r[1], r[2] is r[3]))(f(X))
+(lambda r: (r[0] is r[1], r[2] is r[3]))(f(X))
+### returns a view
+def f(x): return x.view(-1), x[0], x.t(), x.detach(), x.expand(2, 2, 3)
+---
+[t.untyped_storage()._cdata == X.untyped_storage()._cdata for t in f(X)]
+f(X)
+(lambda t: (f(t)[0].zero_(), t))(X.clone())
+### returns a parameter
+p = nn.Parameter(torch.ones(3))
+m = nn.Linear(3, 3)
+def f(x): return p, m.weight, m, x
+---
+(lambda r: (r[0] is p, r[1] is m.weight, r[2] is m))(f(X))
+(lambda r: (r[0] is p, r[1] is m.weight, r[2] is m))(f(X))
+### result of an in-place operation
+def f(x):
+    y = x.add_(1)
+    return y, y is x
+---
+(lambda t: f(t)[0] is t)(X.clone())
+(lambda t: f(t)[0] is t)(X.clone())
+### operations that may give their input
+def f(x): return x.contiguous(), x.to(torch.float32), x.float(), x.reshape(x.shape), x.expand_as(x), x.view_as(x)
+---
+[t is X for t in f(X)]
+[t is X for t in f(X)]
+### inside objects are new for each call
+class A: pass
+def f(x):
+    a = A()
+    a.l = [x]
+    return a, [], {}, set(), A(), object
+---
+f(X)[0] is f(X)[0], f(X)[1] is f(X)[1], f(X)[4] is f(X)[4]
+f(X)[0].l is f(X)[0].l
+### shared inside objects stay shared
+def f(x):
+    l = [1]
+    d = {"a": l, "b": l}
+    e = (d, d, l)
+    return e, [e, e]
+---
+(lambda r: (r[0][0] is r[0][1], r[0][2] is r[0][0]["a"], r[1][0] is r[0]))(f(X))
+(lambda r: (r[0][0] is r[0][1], r[0][2] is r[0][0]["a"], r[1][0] is r[0]))(f(X))
+### closures share their cells
+def f(x):
+    n = [0]
+    y = x + 1
+    def a(): n[0] += 1; return y
+    def b(): return n, y
+    return a, b
+---
+(lambda r: (r[0]() is r[1]()[1], r[0]() is r[0](), r[1]()[0]))(f(X))
+(lambda r: (r[0]() is r[1]()[1], r[0]() is r[0](), r[1]()[0]))(f(X))
+### globals and modules
+G = object()
+L = [1]
+def g(): pass
+def f(x): return G, L, g, torch, math, int, torch.relu, F.relu
+---
+(lambda r: (r[0] is G, r[1] is L, r[2] is g, r[3] is torch, r[6] is torch.relu))(f(X))
+(lambda r: (r[0] is G, r[1] is L, r[2] is g, r[3] is torch, r[6] is torch.relu))(f(X))
+### bound methods
+class A:
+    def m(self): return 1
+a = A()
+def f(x): return a.m, A().m, a
+---
+(lambda r: (r[0].__self__ is a, r[0].__func__ is A.m, r[1]()))(f(X))
+(lambda r: (r[0].__self__ is a, r[0].__func__ is A.m, r[1]()))(f(X))
+### items of outside containers
+class A: pass
+d = {"a": A(), "l": [A()], "t": (A(), [A()])}
+def f(x): return d["a"], d["l"][0], d["t"][0], d["t"][1][0], list(d.values()), d["t"]
+---
+(lambda r: (r[0] is d["a"], r[1] is d["l"][0], r[2] is d["t"][0], r[3] is d["t"][1][0], r[4][1] is d["l"], r[5] is d["t"]))(f(X))
+(lambda r: (r[0] is d["a"], r[1] is d["l"][0], r[2] is d["t"][0], r[3] is d["t"][1][0], r[4][1] is d["l"], r[5] is d["t"]))(f(X))
+### tuple of outside containers seen by C code
+t = ([1], {"a": 2})
+def f(x):
+    s = str(t)
+    t[0].append(2)
+    return t, t[0], sorted(t[0]), s, (t,)
+---
+(lambda r: (r[0] is t, r[1] is t[0], r[4][0] is t))(f(X))
+(lambda r: (r[0] is t, r[1] is t[0], r[4][0] is t))(f(X))
+### sorted keeps objects
+class A:
+    def __init__(self, n): self.n = n
+l = [A(2), A(1)]
+def f(x): return sorted(l, key=lambda a: a.n), min(l, key=lambda a: a.n), list(reversed(l)), {a.n: a for a in l}
+---
+(lambda r: (r[0][0] is l[1], r[1] is l[1], r[2][0] is l[1], r[3][2] is l[0]))(f(X))
+(lambda r: (r[0][0] is l[1], r[1] is l[1], r[2][0] is l[1], r[3][2] is l[0]))(f(X))
+### arguments that are one object
+def f(a, b): return a, b, a is b
+---
+f([1], [1])
+(lambda l: (lambda r: (r[0] is r[1], r[2]))(f(l, l)))([1])
+(lambda r: (r[0] is r[1], r[2]))(f(X, X))
+(lambda r: (r[0] is r[1], r[2]))(f(X, Y))
+### kwargs are new for each call
+def f(x, **k): return k
+def g(d): return f(X, **d)
+---
+(lambda d: (f(X, **d) is d, f(X, **d)))({"a": 1})
+(lambda d: (f(X, **d) is d, f(X, **d)))({"a": 1})
+### args are a tuple of the arguments
+def f(*a): return a, a[0]
+---
+(lambda r: (r[0][0] is X, r[1] is X))(f(X, Y))
+(lambda r: (r[0][0] is X, r[1] is X))(f(X, Y))
+### default arguments
+def f(x, l=[1], t=(1, [2])): return l, t, t[1]
+root = f
+---
+(lambda r: (r[0] is root.__defaults__[0], r[1] is root.__defaults__[1], r[2] is root.__defaults__[1][1]))(f(X))
+(lambda r: (r[0] is root.__defaults__[0], r[1] is root.__defaults__[1], r[2] is root.__defaults__[1][1]))(f(X))
+f(X, [5])
+### stored and returned
+class A: pass
+a = A()
+def f(x):
+    a.t = x * 2
+    a.l = [a.t]
+    return a.t, a.l
+---
+(lambda r: (r[0] is a.t, r[1] is a.l, a.l[0] is a.t))(f(X))
+(lambda r: (r[0] is a.t, r[1] is a.l, a.l[0] is a.t))(f(X))
+### views of one base
+def f(x):
+    y = x + 1
+    a, b = y[0], y[1]
+    a.add_(10)
+    return y, a, b
+---
+(lambda r: (r[1].add_(1), r[0]))(f(X))
+(lambda r: (r[1].add_(1), r[0]))(f(X))
+### chunks and their parts
+def f(x):
+    a, b = x.split(1)
+    m = torch.max(x, 0)
+    return a, b, m, m.values, m[0]
+---
+(lambda r: r[2].values is r[3] and r[3] is r[4])(f(X))
+(lambda r: r[2].values is r[3] and r[3] is r[4])(f(X))
+### gradients flow to what was passed
+w = torch.ones(3, requires_grad=True)
+def f(x): return (x * w).sum()
+---
+f(X).backward()
+w.grad
+f(X).backward()
+w.grad
+### hash and dict keys by identity
+class A: pass
+a, b = A(), A()
+def f(x, k):
+    d = {a: 1, b: 2}
+    return d[k], d
+---
+(lambda r: (r[0], a in r[1], list(r[1])[0] is a))(f(X, a))
+(lambda r: (r[0], a in r[1], list(r[1])[0] is a))(f(X, b))
+### instances with slots and dict
+class A:
+    __slots__ = ("s", "__dict__")
+def f(x):
+    a = A(); a.s = [x]; a.d = a.s
+    return a
+---
+(lambda r: r.s is r.d)(f(X))
+(lambda r: r.s is r.d)(f(X))
+### instance dict taken out
+class A: pass
+def f(x):
+    a = A(); a.n = x
+    return a, a.__dict__
+---
+(lambda r: r[0].__dict__ is r[1])(f(X))
+(lambda r: r[0].__dict__ is r[1])(f(X))
+### dict of an outside instance
+class A: pass
+a = A(); a.n = 1
+def f(x): return a.__dict__, vars(a), x
+---
+(lambda r: (r[0] is a.__dict__, r[1] is r[0]))(f(X))
+(lambda r: (r[0] is a.__dict__, r[1] is r[0]))(f(X))
+### containers of every kind
+def f(x):
+    y = x + 1
+    return (collections.OrderedDict(a=y), collections.defaultdict(list, a=[y]), collections.deque([y], 3), {1, 2}, frozenset("a"), slice(1, 2),
+            types.SimpleNamespace(y=y), types.MappingProxyType({"y": y}), bytearray(b"a"), collections.Counter("aa"), {"a": y}.keys(), {"a": y}.values())
+---
+[type(v).__name__ for v in f(X)]
+f(X)[1]["zz"]
+f(X)[:10]
+''')
+
+NOT_CAPTURED: dict[str, str] = {}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_identity(name: str) -> None:
+    program, steps = PROGRAMS[name]
+    harness.check(program, *steps, captured=name not in NOT_CAPTURED)
