@@ -1099,10 +1099,6 @@ f(X, slice(1, 2), range(3))
 f(X, slice(0, 1), range(2))
 ''')
 
-# What makes programs here run in eager: the result is right all the same.
-NOT_CAPTURED: dict[str, str] = {}
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_change_is_noticed(name: str) -> None:
     program, steps = PROGRAMS[name]

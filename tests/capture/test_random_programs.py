@@ -1,0 +1,29 @@
+"""Random programs, run differentially with changes of the outside between the calls.
+
+MAGNETO_RANDOM_PROGRAMS says how many, MAGNETO_RANDOM_SEED where to start; a failing seed is a program that
+`random_programs.write(seed)` gives again.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from . import harness, random_programs
+
+COUNT = int(os.environ.get("MAGNETO_RANDOM_PROGRAMS", "300"))
+FIRST = int(os.environ.get("MAGNETO_RANDOM_SEED", "0"))
+BATCH = 25
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, BATCH))
+def test_random_programs(first: int) -> None:
+    captured = 0
+    for seed in range(first, min(first + BATCH, FIRST + COUNT)):
+        program, steps = random_programs.write(seed)
+        try:
+            captured += harness.run(program, steps, limit=8).captured
+        except harness.Difference as error:
+            raise AssertionError(f"seed {seed}: {error}") from None
+    assert captured > BATCH // 2, f"only {captured} of {BATCH} were captured"
