@@ -153,6 +153,7 @@ add_entry(MgCompiled *self, MgEntry *entry)
     memmove(self->entries + 1, self->entries, sizeof(MgEntry *) * (size_t)self->entry_count);
     self->entries[0] = (MgEntry *)Py_NewRef((PyObject *)entry);
     self->entry_count++;
+    self->additions++;
     return MG_OK;
 }
 
@@ -438,12 +439,20 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         goto done;
     }
     Subject subject = {.args = args, .nargsf = nargsf, .kwnames = kwnames};
+    uint64_t additions = self->additions;
     MgEntry *entry = capture_subject(self, &subject);
     if (entry == NULL) {
         if (!PyErr_Occurred()) {
             result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
         }
         goto done;
+    }
+    if (self->additions != additions) { /* another thread may have captured the same meanwhile */
+        result = try_entries(self, self->entries, self->entry_count, bound.values, &found, &exit);
+        if (found != 0) {
+            Py_DECREF(entry);
+            goto done;
+        }
     }
     int status = add_entry(self, entry);
     if (status == MG_OK) { /* run it as on any later call */

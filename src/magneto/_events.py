@@ -44,7 +44,7 @@ class Observer:
         self.name = name
         self.fullgraph = fullgraph
         self.reasons: list[BreakReason] | None = None
-        self.seconds: list[float] = []
+        self.seconds = 0.0
 
     def captured(self, entry: _core.Entry, seconds: float) -> None:
         """A capture succeeded."""
@@ -55,7 +55,7 @@ class Observer:
         if operations:
             stats["calls_captured"] += operations
             stats["unique_graphs"] += 1
-        self.seconds.append(seconds)
+        self.seconds += seconds
 
     def failed(self, name: str, text: str, detail: str | None, where: _stack.Stack | None) -> None:
         """A capture was aborted; the call is made in CPython unless this raises."""

@@ -83,7 +83,7 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Any:
             op_count=sum(map(len, operations)),
             ops_per_graph=operations,
             out_guards=guards,
-            compile_times=f"capture {sum(observer.seconds) * 1e3:.2f} ms, whole call {elapsed * 1e3:.2f} ms",
+            compile_times=f"capture {observer.seconds * 1e3:.2f} ms, whole call {elapsed * 1e3:.2f} ms",
         )
 
     return call(*args, **kwargs) if args or kwargs else call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
@@ -19,12 +20,19 @@ class Twin(torch.Tensor):
 
 
 _lock = threading.RLock()
+_torch_log = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 def propagate(*args: Any) -> Any:
     """What an operation gives; for one thread at a time, since a FakeTensorMode can't be used by two."""
     with _lock:
-        return _propagate.propagate(*args)
+        _torch_log.disabled = (
+            True  # it writes down each operation that fails; the program does what it wants with it
+        )
+        try:
+            return _propagate.propagate(*args)
+        finally:
+            _torch_log.disabled = False
 
 
 _tables = rules.tables()

@@ -11,6 +11,8 @@ from torch import nn
 import magneto
 from magneto import exc
 
+pytestmark = pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
+
 
 def mlp():
     torch.manual_seed(0)

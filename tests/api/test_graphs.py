@@ -14,6 +14,8 @@ from torch.nn import functional as F
 
 import magneto
 
+pytestmark = pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
+
 GLOBAL = torch.arange(4.0)
 other = types.ModuleType("other")
 other.weight = torch.ones(4)
