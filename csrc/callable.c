@@ -153,8 +153,29 @@ add_entry(MgCompiled *self, MgEntry *entry)
     memmove(self->entries + 1, self->entries, sizeof(MgEntry *) * (size_t)self->entry_count);
     self->entries[0] = (MgEntry *)Py_NewRef((PyObject *)entry);
     self->entry_count++;
-    self->additions++;
+    self->changes++;
     return MG_OK;
+}
+
+/* The backend's own guard, after which the registers are still good: 1, 0 or -1; 2 if the entries changed meanwhile. */
+static int
+run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, PyObject **registers)
+{
+    if (MG_LIKELY(entry->check == NULL)) {
+        return 1;
+    }
+    int failed;
+    uint64_t changes = self->changes;
+    Py_INCREF(entry);
+    int good = mg_entry_check(entry, registers); /* may run any code */
+    if (good >= 0 && self->changes != changes) {
+        good = 2;
+    }
+    else if (good > 0) {
+        good = mg_guard_run(&entry->guards, arguments, registers, &failed);
+    }
+    Py_DECREF(entry);
+    return good;
 }
 
 /* Finds an entry whose guards hold and runs it. The result, or NULL and *exit; *found says whether there was one. */
@@ -176,12 +197,9 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, PyObject *cons
         int good = mg_guard_run(&entry->guards, arguments, registers, &failed);
         PyObject *result = NULL;
         if (good > 0) {
-            good = mg_entry_check(entry, registers);
-            if (good > 0 && entry->check != NULL) { /* the check may have run any code */
-                good = mg_guard_run(&entry->guards, arguments, registers, &failed);
-            }
+            good = run_check(self, entry, arguments, registers);
         }
-        if (good > 0) {
+        if (good == 1) {
             if (i > 0) { /* most recent first */
                 memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)i);
                 entries[0] = entry;
@@ -190,6 +208,9 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, PyObject *cons
         }
         if (registers != small) {
             PyMem_Free(registers);
+        }
+        if (good == 2) {
+            return NULL;
         }
         if (good != 0) {
             *found = good;
@@ -439,7 +460,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         goto done;
     }
     Subject subject = {.args = args, .nargsf = nargsf, .kwnames = kwnames};
-    uint64_t additions = self->additions;
+    uint64_t changes = self->changes;
     MgEntry *entry = capture_subject(self, &subject);
     if (entry == NULL) {
         if (!PyErr_Occurred()) {
@@ -447,7 +468,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         }
         goto done;
     }
-    if (self->additions != additions) { /* another thread may have captured the same meanwhile */
+    if (self->changes != changes) { /* another thread may have captured the same meanwhile */
         result = try_entries(self, self->entries, self->entry_count, bound.values, &found, &exit);
         if (found != 0) {
             Py_DECREF(entry);
@@ -500,7 +521,7 @@ find_point(MgCompiled *self, MgFrame *frame, int offset, int depth)
 }
 
 static int
-point_add(MgPoint *point, MgEntry *entry)
+point_add(MgCompiled *self, MgPoint *point, MgEntry *entry)
 {
     MgEntry **entries = PyMem_Realloc(point->entries, sizeof(MgEntry *) * (size_t)(point->entry_count + 1));
     if (entries == NULL) {
@@ -511,6 +532,7 @@ point_add(MgPoint *point, MgEntry *entry)
     entries[0] = (MgEntry *)Py_NewRef((PyObject *)entry);
     point->entries = entries;
     point->entry_count++;
+    self->changes++;
     return MG_OK;
 }
 
@@ -558,7 +580,7 @@ mg_callable_continue(PyObject *owner, PyThreadState *tstate, MgFrame *frame, MgU
             Py_DECREF(entry);
             return MG_CONTINUE_PLAIN;
         }
-        int status = point_add(point, entry);
+        int status = point_add(self, point, entry);
         Py_DECREF(entry);
         if (status < 0) {
             return MG_CONTINUE_ERROR;
@@ -601,6 +623,7 @@ drop_entries(MgCompiled *self)
         Py_DECREF(point->code);
         Py_DECREF(point->globals);
     }
+    self->changes++;
     PyMem_Free(self->points);
     self->points = NULL;
     self->point_count = 0;

@@ -34,8 +34,8 @@ typedef struct {
     int failures;  /* aborted captures so far */
     int skip;      /* calls to be left alone before capture is tried again */
     uint64_t captures;
-    uint64_t additions; /* of entries, ever */
-    PyObject *dict;     /* strong: attributes such as __name__ and __wrapped__; or NULL */
+    uint64_t changes; /* of the lists of entries, ever */
+    PyObject *dict;   /* strong: attributes such as __name__ and __wrapped__; or NULL */
     PyObject *weakrefs;
 } MgCompiled;
 
