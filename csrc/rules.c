@@ -361,16 +361,22 @@ mg_rules_truth(MgCapture *capture, PyObject *value)
         return mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, NULL);
     }
     MgRecord *record = mg_world_record(capture, value);
-    if (record != NULL && record->view == NULL &&
-        (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET) &&
-        !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    if (record != NULL && record->kind != MG_KIND_INSTANCE && record->kind != MG_KIND_CONSTANT &&
+        record->kind != MG_KIND_FUNCTION && record->kind != MG_KIND_CELL && record->kind != MG_KIND_OPAQUE &&
+        !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) { /* a container: true if it has a length */
         Py_ssize_t length = mg_world_length(capture, value);
         return length < 0 ? -1 : length > 0;
     }
-    if (mg_world_guard_protocols(capture, value) < 0) {
-        return -1;
+    if (record != NULL && record->view != NULL) { /* its shadow was made after the value was loaded */
+        value = record->view;
     }
-    return PyObject_IsTrue(value);
+    else if (record != NULL && record->kind == MG_KIND_OPAQUE) {
+        return mg_capture_abort(capture, MG_REASON_OPAQUE, "the truth of %s", Py_TYPE(value)->tp_name);
+    }
+    PyObject *exposed = mg_world_escape(capture, value);
+    int truth = exposed == NULL || mg_world_guard_protocols(capture, exposed) < 0 ? -1 : PyObject_IsTrue(exposed);
+    Py_XDECREF(exposed);
+    return truth;
 }
 
 /* The class that a value claims: for a twin that of the tensor it stands for. Borrowed. */

@@ -84,8 +84,8 @@ def _before_inference_mode(_: bool) -> dict[str, Any]:
     return {}
 
 
-# Context managers that become two nodes: __enter__ -> (__exit__, what enters, what leaves, arguments of the former, what
-# it notes on the manager).
+# Context managers that become two nodes: __enter__ -> (__exit__, what enters, what leaves, arguments of the former,
+# what it notes on the manager).
 _MANAGERS: dict[Any, tuple[Any, Any, Any, tuple[str, ...], Callable[..., dict[str, Any]]]] = {
     torch.autocast.__enter__: (
         torch.autocast.__exit__,
