@@ -345,12 +345,15 @@ mg_trace_unary(MgCapture *capture, int opcode, PyObject *value)
     if (mg_is_twin(value)) {
         return mg_record_unary(capture, opcode, value);
     }
-    if (mg_world_guard_protocols(capture, value) < 0) {
+    PyObject *exposed = mg_world_expose(capture, value);
+    if (exposed == NULL || mg_world_guard_protocols(capture, exposed) < 0) {
+        Py_XDECREF(exposed);
         return NULL;
     }
-    PyObject *result = opcode == UNARY_NEGATIVE   ? PyNumber_Negative(value)
-                       : opcode == UNARY_POSITIVE ? PyNumber_Positive(value)
-                                                  : PyNumber_Invert(value);
+    PyObject *result = opcode == UNARY_NEGATIVE   ? PyNumber_Negative(exposed)
+                       : opcode == UNARY_POSITIVE ? PyNumber_Positive(exposed)
+                                                  : PyNumber_Invert(exposed);
+    Py_DECREF(exposed);
     return mg_world_touch(capture, result);
 }
 

@@ -860,6 +860,16 @@ f(X)
 a.d
 f(Y)
 a.d["k"] is Y
+### truth of what was changed
+l, d = [1], {}
+def f(x, k, e):
+    k.clear()
+    e["a"] = 1
+    return x + 1 if k else x - 1, not e, bool(l), bool(d), len(k)
+---
+f(X, l, d)
+f(X, [1], {})
+f(X, l, {})
 ### print is not lost
 def f(x):
     print("hello", x.shape)
