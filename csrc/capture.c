@@ -4,6 +4,7 @@
 #include "capture.h"
 
 #include "exit.h"
+#include "hook.h"
 
 #include <stdarg.h>
 #include <structmember.h>
@@ -104,6 +105,17 @@ mg_capture_free(MgCapture *capture)
     if (capture == NULL) {
         return;
     }
+    /* finalizers of what captured code made must not run for real: in eager they run once, and not now */
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    MgCapture *outer = mg_capture_current;
+    mg_hook_acquire();
+    mg_capture_current = capture;
+    capture->ending = 1;
+    capture->suspended = 0;
+    if (capture->reason == MG_REASON_NONE) {
+        capture->reason = MG_REASON_EXCEPTION;
+    }
     for (int i = 0; i < capture->node_count; i++) {
         MgNode *node = &capture->nodes[i];
         Py_XDECREF(node->target);
@@ -146,6 +158,9 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->managers);
     Py_XDECREF(capture->where);
     Py_XDECREF(capture->interrupt);
+    mg_capture_current = outer;
+    mg_hook_release();
+    PyErr_Restore(type, value, traceback);
     PyMem_Free(capture);
 }
 

@@ -131,6 +131,7 @@ struct MgCapture {
     int quiet;             /* > 0 while tensors are reached that nobody has used yet */
 
     /* breaks; see exit.c */
+    int ending;    /* the capture is being freed: no code of its may run */
     int can_break; /* a snapshot is wanted if the capture must stop */
     long stop;     /* stop before this instruction, 0 for never */
     MgReason stop_reason;

@@ -227,6 +227,9 @@ mg_exit_is_live(PyCodeObject *code, int offset, int slot)
     if (PyBytes_AS_STRING(code->co_localspluskinds)[slot] & CO_FAST_CELL) {
         return 1;
     }
+    if (slot == 0 && code->co_nfreevars > 0) { /* super() without arguments reads it behind the bytecode's back */
+        return 1;
+    }
     return (live[offset] >> slot & 1) != 0;
 }
 

@@ -1674,6 +1674,10 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         Py_XDECREF(exposed);
         return result;
     }
+    if (type == &PySuper_Type && record != NULL) { /* what it is bound to can't be reached from it */
+        mg_capture_abort(capture, MG_REASON_OPAQUE, "a super object");
+        return NULL;
+    }
     if (type == &PySuper_Type) {
         PyObject *self_class = PyObject_GetAttr(owner, MG_STRING("__self_class__"));
         PyObject *start = self_class == NULL ? NULL : PyObject_GetAttr(owner, MG_STRING("__thisclass__"));
