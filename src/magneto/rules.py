@@ -71,6 +71,7 @@ _TENSOR_ATTRIBUTES = _words(
     "is_quantized is_mkldnn is_nested is_vulkan is_ipu is_xla is_maia is_mtia is_hpu"
 )
 
+
 def _before_autocast(device: str, *_: Any) -> dict[str, Any]:
     """What autocast's __enter__ notes for its __exit__."""
     return {
@@ -110,8 +111,8 @@ _HARMLESS_TYPES: tuple[type, ...] = (
     type({}.keys()), type({}.values()), type({}.items()), type(iter({})), type(iter({}.values())),
     type(iter({}.items())), type(iter([])), type(iter(())), type(iter(set())), type(iter(range(0))), type(iter("")),
     type(reversed([])), types.GeneratorType, types.MethodType, types.SimpleNamespace, functools.partial,
-    types.GenericAlias, types.UnionType, types.MappingProxyType, operator.attrgetter, operator.itemgetter, operator.methodcaller,
-    torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo, torch.layout, torch.memory_format,
+    types.GenericAlias, types.UnionType, types.MappingProxyType, operator.attrgetter, operator.itemgetter,
+    operator.methodcaller, torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo, torch.layout, torch.memory_format,
 )  # fmt: skip
 
 _CONSTANT_TYPES: tuple[type, ...] = (

@@ -244,7 +244,7 @@ def differences(eager: Run, captured: Run) -> str:
 
 
 def compare(case: Case, calls: int = 2, exact: bool = True) -> Outcome:
-    """Run a case in eager, then captured `calls` times, and compare."""
+    """Run a case in eager, then captured `calls` times, and compare; all but values unless `exact`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         eager = run(case.function, case)
@@ -261,11 +261,7 @@ def compare(case: Case, calls: int = 2, exact: bool = True) -> Outcome:
         for call in range(calls):
             captured = run(compiled, case)
             text = differences(eager, captured)
-            if text:
-                again = differences(eager, run(case.function, case))
-                if again and exact is False:  # eager itself does not repeat: nothing to compare with
-                    text = ""
-                    continue
+            if text and (exact or not text.endswith("value differs")):
                 return Outcome("wrong", f"call {call}: {text}" + (f" ({reasons[0]})" if reasons else ""))
         if reasons:
             return Outcome("aborted", reasons[0])
