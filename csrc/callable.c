@@ -608,6 +608,17 @@ compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
     Py_VISIT(self->missed);
     Py_VISIT(self->captured);
     Py_VISIT(self->dict);
+    for (int i = 0; i < self->entry_count; i++) {
+        Py_VISIT(self->entries[i]);
+    }
+    for (int i = 0; i < self->point_count; i++) {
+        MgPoint *point = &self->points[i];
+        Py_VISIT(point->code);
+        Py_VISIT(point->globals);
+        for (int k = 0; k < point->entry_count; k++) {
+            Py_VISIT(point->entries[k]);
+        }
+    }
     return 0;
 }
 

@@ -256,6 +256,7 @@ apply_effect(const MgEffect *effect, PyObject *target, PyObject *value)
 static void
 entry_dealloc(MgEntry *self)
 {
+    PyObject_GC_UnTrack(self);
     mg_guard_free(&self->guards);
     mg_plan_free(&self->plan);
     for (int i = 0; i < self->effect_count; i++) {
@@ -292,7 +293,36 @@ entry_dealloc(MgEntry *self)
     PyMem_Free(self->kept);
     Py_XDECREF(self->compiled);
     Py_XDECREF(self->check);
-    PyObject_Free(self);
+    PyObject_GC_Del(self);
+}
+
+/* A cycle through an entry goes through its callable, which lets go of it: there is nothing to clear here. */
+static int
+entry_traverse(MgEntry *self, visitproc visit, void *arg)
+{
+    for (int i = 0; i < self->guards.step_count; i++) {
+        Py_VISIT(self->guards.steps[i].source.key);
+    }
+    for (int i = 0; i < self->guards.check_count; i++) {
+        Py_VISIT(self->guards.checks[i].expected);
+    }
+    for (int i = 0; i < self->plan.count; i++) {
+        Py_VISIT(self->plan.nodes[i].object);
+    }
+    for (int i = 0; i < self->effect_count; i++) {
+        Py_VISIT(self->effects[i].key);
+    }
+    for (int i = 0; i < self->node_count; i++) {
+        MgNode *node = &self->nodes[i];
+        Py_VISIT(node->target);
+        Py_VISIT(node->args);
+        Py_VISIT(node->kwargs);
+        Py_VISIT(node->stack);
+        Py_VISIT(node->real);
+    }
+    Py_VISIT(self->compiled);
+    Py_VISIT(self->check);
+    return 0;
 }
 
 /* 1 if nothing is lost when the node is left out: an input or a part of a result that nobody uses. */
@@ -476,7 +506,7 @@ guard_apart(MgCapture *capture, const MgEntry *entry)
 MgEntry *
 mg_entry_new(MgCapture *capture, PyObject *result)
 {
-    MgEntry *entry = PyObject_New(MgEntry, &MgEntry_Type);
+    MgEntry *entry = PyObject_GC_New(MgEntry, &MgEntry_Type);
     if (entry == NULL) {
         return NULL;
     }
@@ -518,6 +548,7 @@ mg_entry_new(MgCapture *capture, PyObject *result)
         Py_DECREF(entry);
         return NULL;
     }
+    PyObject_GC_Track(entry);
     return entry;
 }
 
@@ -1101,10 +1132,11 @@ PyTypeObject MgEntry_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.Entry",
     .tp_basicsize = sizeof(MgEntry),
     .tp_dealloc = (destructor)entry_dealloc,
+    .tp_traverse = (traverseproc)entry_traverse,
     .tp_methods = entry_methods,
     .tp_members = entry_members,
     .tp_getset = entry_getset,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
 int

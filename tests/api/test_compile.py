@@ -243,6 +243,34 @@ def test_function_and_its_tensors_are_freed():
     assert adder() is None
 
 
+def test_cycles_through_entries_are_collected():
+    def make():
+        class Local:
+            @eager
+            def method(self, x):
+                return x + type(self).weight
+
+        Local.weight = torch.ones(2)
+        Local().method(torch.ones(2))
+        assert captured(Local.method) == 1
+        return weakref.ref(Local), weakref.ref(Local.weight)
+
+    references = make()
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+
+
+def test_namespace_with_a_compiled_function_is_collected():
+    namespace = {"weight": torch.ones(2)}
+    exec("def f(x): return x + weight", namespace)
+    namespace["f"] = eager(namespace["f"])
+    namespace["f"](torch.ones(2))
+    weight = weakref.ref(namespace["weight"])
+    del namespace
+    gc.collect()
+    assert weight() is None
+
+
 # --- exceptions ---
 
 
