@@ -319,9 +319,16 @@ tell_break(MgCompiled *self, MgCapture *capture)
     return result;
 }
 
+/* Why the first of several tries has stopped: what the user is told. */
+typedef struct {
+    MgReason reason;
+    PyObject *detail; /* strong, or NULL */
+    PyObject *where;  /* strong, or NULL */
+} Told;
+
 /* One try: an entry, or NULL. *stop is the instruction to stop at, if it must be tried again; else 0. */
 static MgEntry *
-capture_once(MgCompiled *self, const Subject *subject, long *stop, MgReason *reason)
+capture_once(MgCompiled *self, const Subject *subject, long *stop, Told *told)
 {
     MgEntry *entry = NULL;
     MgCapture *capture = mg_capture_new();
@@ -331,7 +338,8 @@ capture_once(MgCompiled *self, const Subject *subject, long *stop, MgReason *rea
     }
     capture->can_break = self->breaks && !self->fullgraph;
     capture->stop = *stop;
-    capture->stop_reason = *reason;
+    capture->stop_reason = told->reason;
+    int again = *stop > 0;
     *stop = 0;
     PyObject *result = subject->frame != NULL
                            ? mg_trace_frame(capture, PyThreadState_Get(), subject->frame, subject->next, subject->sp)
@@ -346,7 +354,13 @@ capture_once(MgCompiled *self, const Subject *subject, long *stop, MgReason *rea
     }
     else if (capture->can_break && capture->restart > 0 && capture->reason != MG_REASON_EXCEPTION) {
         *stop = capture->restart;
-        *reason = capture->reason;
+        if (!again) {
+            *told = (Told){capture->reason, Py_XNewRef(capture->detail), Py_XNewRef(capture->where)};
+        }
+    }
+    if (again && *stop == 0 && capture->reason == told->reason) {
+        Py_XSETREF(capture->detail, Py_XNewRef(told->detail));
+        Py_XSETREF(capture->where, Py_XNewRef(told->where));
     }
     int restored = mg_rules_restore_state(capture);
     if (capture->interrupt != NULL) {
@@ -378,13 +392,15 @@ capture_subject(MgCompiled *self, const Subject *subject)
     self->captures++;
     double start = now();
     long stop = 0;
-    MgReason reason = MG_REASON_NONE;
+    Told first = {MG_REASON_NONE, NULL, NULL};
     for (int tries = 0; tries < 8; tries++) {
-        entry = capture_once(self, subject, &stop, &reason);
+        entry = capture_once(self, subject, &stop, &first);
         if (stop == 0) {
             break;
         }
     }
+    Py_XDECREF(first.detail);
+    Py_XDECREF(first.where);
     if (entry == NULL) {
         return NULL;
     }

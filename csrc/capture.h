@@ -136,6 +136,7 @@ struct MgCapture {
     long stop;     /* stop before this instruction, 0 for never */
     MgReason stop_reason;
     long restart;          /* the capture must be made again, up to this instruction; 0 if not */
+    long mark_step, mark;  /* the last instruction that was started, and mg_exit_mark before it */
     MgSnapshot *snapshots; /* owned, innermost first */
     int snapshot_count;
     int inner_direct; /* the frame that was taken last was called by an instruction of the next one */

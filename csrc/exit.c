@@ -7,7 +7,8 @@
  *
  * A frame can be taken only if its caller is a captured frame in the middle of a call instruction. Where C code lies in
  * between (a key function, __init__ under type.__call__, a property), what was taken is dropped, and the capture is made
- * again up to the instruction of the caller that led there: `restart` holds its number. */
+ * again up to the instruction of the caller that led there: `restart` holds its number. The same is done if an
+ * instruction was stopped half-way. */
 #include "exit.h"
 
 #include "check.h"
@@ -85,6 +86,18 @@ can_rebuild(MgCapture *capture, MgFrame *frame)
            !_PyFrame_IsIncomplete(frame);
 }
 
+/* 1 if the instruction that could not be captured has left no trace, so that it can be executed from its start. Native
+ * code that was stopped half-way may have changed anything: part of a list is sorted, an iterator has moved on. */
+static int
+is_untouched(const MgCapture *capture, long step, int is_call)
+{
+    if (capture->stop == step || capture->reason == MG_REASON_FAULT) {
+        return 1;
+    }
+    return capture->mark_step == step && capture->mark == mg_exit_mark(capture) &&
+           (!is_call || capture->reason == MG_REASON_SKIPPED_CALL);
+}
+
 void
 mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject **before_sp, const MgUnit *after,
              PyObject **after_sp, long step, int direct)
@@ -98,6 +111,10 @@ mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject 
         mg_exit_clear(capture);
         capture->inner_lost = 1;
         capture->restart = 0;
+    }
+    else if (innermost && !is_untouched(capture, step, after != NULL)) {
+        capture->restart = step;
+        result = MG_OK;
     }
     else if (innermost) {
         result = snapshot_add(capture, frame, before, before_sp, 0);

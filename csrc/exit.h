@@ -19,6 +19,13 @@ typedef struct {
 void mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject **before_sp, const MgUnit *after,
                   PyObject **after_sp, long step, int direct);
 
+/* A number that grows with all that a capture has seen: reads, guards, operations. */
+static inline long
+mg_exit_mark(const MgCapture *capture)
+{
+    return (long)capture->guard_count + capture->node_count + capture->record_count;
+}
+
 /* 1 if the capture has a usable snapshot, up to its root. */
 int mg_exit_ready(const MgCapture *capture);
 

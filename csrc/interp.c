@@ -1609,6 +1609,8 @@ instrument:
                 break_sp = sp;
                 break_step = capture->steps + 1;
                 await_sp = NULL;
+                capture->mark_step = break_step;
+                capture->mark = mg_exit_mark(capture);
             }
             int swallowed = capture->reason != MG_REASON_NONE; /* somebody went on after an abort */
             if (mg_trace_step(capture) < 0) {
