@@ -127,6 +127,7 @@ struct MgCapture {
     long steps;            /* instructions executed so far */
     int suspended;         /* > 0 while code runs that is not to be captured */
     PyObject *interrupt;   /* strong: what a signal handler raised; it goes to the caller, past all captured frames */
+    int addresses;         /* addresses of objects may have been read: by their default repr or hash */
     int direct;            /* the next frame is called by captured code, not by C code */
     int quiet;             /* > 0 while tensors are reached that nobody has used yet */
 

@@ -13,6 +13,16 @@
 
 enum { ARGUMENT_CONST, ARGUMENT_VALUE, ARGUMENT_NESTED };
 
+/* One operation of the graph, ready to be executed. */
+struct MgOperation {
+    PyObject **args;   /* owned, borrowed from the node's args: constants, references, containers */
+    uint8_t *modes;    /* owned: how each argument is got */
+    int count;         /* positional arguments */
+    PyObject *kwnames; /* strong, or NULL */
+    int *dead;         /* owned: nodes whose values are not needed after this one */
+    int dead_count;
+};
+
 /* ---- effects ---- */
 
 /* What is gathered while an entry is made. */
@@ -453,6 +463,22 @@ is_changed(const MgEntry *entry, const MgRecord *record)
     return 0;
 }
 
+/* Where addresses of objects may have been seen, in a repr or a hash, they must stay the same objects. */
+static int
+guard_addresses(MgCapture *capture)
+{
+    for (int i = 0; capture->addresses && i < capture->record_count; i++) {
+        MgRecord *record = capture->record_list[i];
+        PyTypeObject *type = Py_TYPE(record->object);
+        if (record->exposed && record->kind == MG_KIND_INSTANCE &&
+            (type->tp_repr == PyBaseObject_Type.tp_repr || type->tp_hash == PyBaseObject_Type.tp_hash) &&
+            mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
 /* Objects that were changed must be no other objects of their type that were read; objects that C code may have compared
  * must stay different objects. */
 static int
@@ -531,6 +557,9 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     }
     if (status == MG_OK) {
         status = guard_apart(capture, entry);
+    }
+    if (status == MG_OK) {
+        status = guard_addresses(capture);
     }
     if (status == MG_OK) {
         status = mg_guard_compile(&entry->guards, capture);

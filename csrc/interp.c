@@ -854,7 +854,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     OP(FORMAT_VALUE) {
         PyObject *spec = oparg & 4 ? POP() : NULL;
-        if (MG_UNLIKELY(capture != NULL) && mg_trace_expose(capture, &TOP()) < 0) {
+        if (MG_UNLIKELY(capture != NULL) && mg_trace_format(capture, &TOP()) < 0) {
             STOP_IF(1);
             Py_XDECREF(spec);
             goto error;

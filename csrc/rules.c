@@ -302,6 +302,21 @@ mg_rules_state_key(void)
 
 /* ---- native calls ---- */
 
+/* 1 for functions that show the address of an object that has no better way. */
+static int
+shows_address(PyObject *callable)
+{
+    if (callable == (PyObject *)&PyUnicode_Type) {
+        return 1;
+    }
+    if (!PyCFunction_Check(callable)) {
+        return Py_IS_TYPE(callable, &PyMethodDescr_Type) && PyDescr_TYPE(callable) == &PyUnicode_Type; /* format */
+    }
+    const char *name = ((PyCFunctionObject *)callable)->m_ml->ml_name;
+    return strcmp(name, "repr") == 0 || strcmp(name, "hash") == 0 || strcmp(name, "format") == 0 ||
+           strcmp(name, "ascii") == 0;
+}
+
 /* Runs a harmless C function on what captured code sees. */
 static PyObject *
 call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
@@ -325,6 +340,10 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
             ready++;
             break;
         }
+    }
+    capture->addresses = capture->addresses || shows_address(callable);
+    for (Py_ssize_t i = 0; i < ready && !capture->addresses; i++) { /* sorted(..., key=str) */
+        capture->addresses = exposed[i] == (PyObject *)&PyUnicode_Type || shows_address(exposed[i]);
     }
     if (ready == total && !PyErr_Occurred()) {
         result = PyObject_Vectorcall(callable, exposed, (size_t)count, kwnames);
@@ -717,6 +736,12 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         case RULE_ID: /* the same number within the capture, whatever it is: only good as a key */
             if (capture->can_break) { /* behind a break it would be another */
                 return unknown_call(capture, callable);
+            }
+            if (count == 1 && mg_world_record(capture, args[0]) != NULL) {
+                MgRecord *record = mg_world_record(capture, args[0]);
+                if (mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
+                    return NULL;
+                }
             }
             return count == 1 ? PyLong_FromVoidPtr(mg_world_identity(capture, args[0]))
                               : unknown_call(capture, callable);

@@ -171,6 +171,15 @@ mg_trace_expose(MgCapture *capture, PyObject **slot)
 }
 
 int
+mg_trace_format(MgCapture *capture, PyObject **slot)
+{
+    PyTypeObject *type = Py_TYPE(*slot);
+    capture->addresses =
+        capture->addresses || (type != &PyUnicode_Type && type != &PyLong_Type && type != &PyFloat_Type);
+    return mg_trace_expose(capture, slot);
+}
+
+int
 mg_trace_unpackable(MgCapture *capture, PyObject **slot)
 {
     if (mg_is_twin(*slot)) {

@@ -29,6 +29,7 @@ int mg_trace_step(MgCapture *capture);
 int mg_trace_enter(MgCapture *capture, MgFrame *frame);
 int mg_trace_serve(MgCapture *capture, PyThreadState *tstate);
 int mg_trace_expose(MgCapture *capture, PyObject **slot);
+int mg_trace_format(MgCapture *capture, PyObject **slot);
 int mg_trace_escape(MgCapture *capture, PyObject **slots, Py_ssize_t count);
 int mg_trace_unpackable(MgCapture *capture, PyObject **slot);
 int mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count);

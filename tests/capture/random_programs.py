@@ -207,7 +207,7 @@ class Writer:
             lambda: f"{self.lists()}.reverse()",
             lambda: f"{self.lists()}.clear()",
             lambda: f"{self.lists()}[:1] = [{self.ints()}]",
-            lambda: "gl.sort(key=str)",
+            lambda: "gl.sort(key=lambda v: str(type(v)))",
             lambda: f"{self.dicts()}[{self.key()}] = {self.values()}",
             lambda: f"{self.dicts()}.pop({self.key()}, None)",
             lambda: f"{self.dicts()}.update(a={self.ints()}, z={self.ints()})",

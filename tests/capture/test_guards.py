@@ -1045,6 +1045,14 @@ d.b = [1]
 f(X)
 d.b.append(2)
 f(X)
+### addresses in texts, hashes and ids
+class A: pass
+a, b = A(), A()
+def f(x, o): return x, str(o) == str(a), f"{o}" == repr(b), hash(o) == hash(b), id(o) == id(a), str([o]) == str([a])
+---
+f(X, a)
+f(X, b)
+f(X, a)
 ### class name
 class A: pass
 a = A()
