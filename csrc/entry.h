@@ -23,25 +23,8 @@ typedef struct {
     int value; /* node of the plan, or -1 */
 } MgEffect;
 
-/* One operation of the graph, ready to be executed. */
-typedef struct {
-    PyObject **args;   /* owned, borrowed from the node's args: constants, references, containers */
-    uint8_t *modes;    /* owned: how each argument is got */
-    int count;         /* positional arguments */
-    PyObject *kwnames; /* strong, or NULL */
-    int *dead;         /* owned: nodes whose values are not needed after this one */
-    int dead_count;
-} MgOperation;
-
-/* A frame at the end of an entry that stops at a break; the outermost is first. */
-typedef struct {
-    PyCodeObject *code; /* strong */
-    int function;       /* node of the plan */
-    int offset;
-    int awaiting;
-    int count;  /* of slots */
-    int *slots; /* owned: nodes of the plan, -1 for an empty slot */
-} MgExitFrame;
+/* One operation of the graph, ready to be executed; see entry.c. */
+typedef struct MgOperation MgOperation;
 
 typedef struct {
     PyObject_HEAD

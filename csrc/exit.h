@@ -12,6 +12,16 @@ typedef struct {
     MgSnapshot *frames; /* owned */
 } MgExit;
 
+/* A frame at the end of an entry that stops at a break; the outermost is first. */
+typedef struct {
+    PyCodeObject *code; /* strong */
+    int function;       /* node of the plan */
+    int offset;
+    int awaiting;
+    int count;  /* of slots */
+    int *slots; /* owned: nodes of the plan, -1 for an empty slot */
+} MgExitFrame;
+
 /* Called as an aborted capture unwinds through a frame: takes the frame, if a break is possible here. `before` is the
  * instruction that could not be captured, with the stack before it; `after` is what follows a call, with the stack
  * before the result is pushed, or NULL if the instruction is no call. `direct` says whether the frame was called by an
@@ -41,7 +51,7 @@ void mg_exit_release(MgExit *exit);
 /* Enters frame `index` of the exit: its function is called, and the hook finds the frame. New result. */
 PyObject *mg_exit_enter(MgExit *exit, int index);
 
-/* If this frame was made by mg_exit_enter: the exit (a reference that the caller takes) and the index. */
+/* If this frame was made by mg_exit_enter: the exit, a reference that the caller takes, and the index. */
 MgExit *mg_exit_pending(MgFrame *frame, int *index);
 
 /* Puts the values of frame `index` into a real frame whose stack ends at `sp`. The new end of the stack. */
