@@ -449,7 +449,7 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     PyTypeObject *type = Py_TYPE(value);
     MgRecord *record = mg_world_record(capture, value);
     if (record != NULL && record->kind != MG_KIND_CONSTANT) {
-        if (record->provisional) {
+        if (record->provisional && record->kind != MG_KIND_OPAQUE) { /* that is passed on, whichever it is */
             PyObject *view = mg_world_touch(capture, Py_NewRef(value));
             if (view == NULL) {
                 return -1;

@@ -176,6 +176,10 @@ kind_of(PyObject *object, MgSource *source)
     if (mg_torch_is_tensor(object)) {
         return MG_KIND_TENSOR;
     }
+    if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) != NULL &&
+        mg_shadow_base(Py_TYPE(PyCFunction_GET_SELF(object))) != NULL) {
+        return MG_KIND_OPAQUE; /* what it is bound to may be seen as another object */
+    }
     if (PyType_Check(object) || PyModule_Check(object) || PyCFunction_Check(object) || type == &PyMethodDescr_Type ||
         type == &PyWrapperDescr_Type || type == &PyProperty_Type || type == &PyStaticMethod_Type ||
         type == &PyClassMethod_Type || type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type ||
