@@ -1576,7 +1576,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         PyObject *keyword_names = POP();
         PyObject *type = POP();
         PyObject *subject = TOP();
-        PyObject *values = mg_match_class(subject, type, oparg, keyword_names, EITHER(mg_trace_getattr, PyObject_GetAttr));
+        PyObject *values =
+            mg_match_class(subject, type, oparg, keyword_names, EITHER(mg_trace_getattr, PyObject_GetAttr));
         TOP() = values;
         Py_DECREF(keyword_names);
         Py_DECREF(type);

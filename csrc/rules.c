@@ -443,7 +443,8 @@ do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
         int result = mg_record_input(capture, args[0]) < 0 ? -1 : twin_isinstance(args[0], args[1]);
         return result < 0 ? NULL : PyBool_FromLong(result);
     }
-    if (count > 0 && mg_world_guard_mro(capture, PyType_Check(args[0]) ? (PyTypeObject *)args[0] : Py_TYPE(args[0])) < 0) {
+    if (count > 0 &&
+        mg_world_guard_mro(capture, PyType_Check(args[0]) ? (PyTypeObject *)args[0] : Py_TYPE(args[0])) < 0) {
         return NULL;
     }
     return call_native(capture, callable, args, count, NULL);
@@ -733,7 +734,7 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             Py_RETURN_TRUE;
         case RULE_FALSE: /* a twin stands for a plain tensor, which has no torch function of its own */
             Py_RETURN_FALSE;
-        case RULE_ID: /* the same number within the capture, whatever it is: only good as a key */
+        case RULE_ID:                 /* the same number within the capture, whatever it is: only good as a key */
             if (capture->can_break) { /* behind a break it would be another */
                 return unknown_call(capture, callable);
             }
@@ -990,17 +991,15 @@ guard_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_s
     Py_TYPE(callable)->tp_traverse(callable, search_cache, &search);
     Py_DECREF(search.function);
     PyObject *key = count == 1 && (PyLong_CheckExact(args[0]) || PyUnicode_CheckExact(args[0])) ? Py_NewRef(args[0])
-                                                                                              : PyTuple_New(count);
+                                                                                                : PyTuple_New(count);
     for (Py_ssize_t i = 0; key != NULL && PyTuple_CheckExact(key) && i < count; i++) {
         PyTuple_SET_ITEM(key, i, Py_NewRef(args[i]));
     }
-    PyObject *value =
-        key == NULL || search.cache == NULL ? NULL : PyDict_GetItemWithError(search.cache, key);
+    PyObject *value = key == NULL || search.cache == NULL ? NULL : PyDict_GetItemWithError(search.cache, key);
     int status = MG_ERR;
     if (value != NULL) {
         MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, search.cache, 0);
-        MgSource *source =
-            base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
+        MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
         status = source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value);
     }
     else if (!PyErr_Occurred()) {

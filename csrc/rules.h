@@ -20,7 +20,7 @@ int mg_rules_is_harmless_type(PyTypeObject *type);     /* C types whose methods 
 int mg_rules_is_plain_tensor_type(PyTypeObject *type); /* tensor classes that behave like torch.Tensor */
 int mg_rules_is_graph_constant(PyObject *value);       /* objects that a graph may hold as an argument */
 
-int mg_rules_is_tensor_attribute(PyObject *name);      /* attributes of a tensor that follow from its metadata */
+int mg_rules_is_tensor_attribute(PyObject *name); /* attributes of a tensor that follow from its metadata */
 
 /* The function of the module operator that a method of tensors stands for when C code calls it, or NULL; borrowed. */
 PyObject *mg_rules_operator_of(PyObject *name);

@@ -13,34 +13,11 @@
 #include "record.h"
 #include "rules.h"
 #include "shadow.h"
+#include "worldbase.h"
 
 #include <structmember.h>
 
 /* ---- kinds ---- */
-
-/* 1 for values that have no identity worth keeping: equal ones can stand for each other. */
-static int
-is_plain_value(PyObject *object)
-{
-    PyTypeObject *type = Py_TYPE(object);
-    return type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyBytes_Type ||
-           type == &PyComplex_Type;
-}
-
-/* 1 for immutable singletons and objects of torch that are compared by identity. */
-static int
-is_singleton(PyObject *object)
-{
-    PyTypeObject *type = Py_TYPE(object);
-    return object == Py_None || object == Py_Ellipsis || object == Py_NotImplemented || type == &PyBool_Type ||
-           type == mg_torch.dtype || type == mg_torch.layout || type == mg_torch.memory_format;
-}
-
-static int
-is_heap_type(PyTypeObject *type)
-{
-    return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
-}
 
 /* 1 for an object of a Python class over a number or a string: it has a value too. */
 static int
@@ -55,7 +32,7 @@ static int
 has_hidden_state(PyObject *object)
 {
     PyTypeObject *base = Py_TYPE(object);
-    while (is_heap_type(base) && base->tp_base != NULL) {
+    while (mg_is_heap_type(base) && base->tp_base != NULL) {
         base = base->tp_base;
     }
     return base != &PyBaseObject_Type && !has_value(object) && mg_shadow_base(base) == NULL;
@@ -94,8 +71,8 @@ new_record(MgCapture *capture, PyObject *object, MgSource *source, MgKind kind, 
     return record;
 }
 
-static MgRecord *
-find_record(MgCapture *capture, PyObject *object)
+MgRecord *
+mg_world_find(MgCapture *capture, PyObject *object)
 {
     return mg_table_get(&capture->records, object, NULL);
 }
@@ -103,7 +80,7 @@ find_record(MgCapture *capture, PyObject *object)
 MgRecord *
 mg_world_record(MgCapture *capture, PyObject *object)
 {
-    MgRecord *record = find_record(capture, object);
+    MgRecord *record = mg_world_find(capture, object);
     return record != NULL ? record : mg_table_get(&capture->views, object, NULL);
 }
 
@@ -114,18 +91,17 @@ mg_world_identity(MgCapture *capture, PyObject *object)
     return record != NULL ? record->object : object;
 }
 
-/* The record of an object whose attributes are asked for: also if it is the shadow of an object of a Python class. */
-static MgRecord *
-owner_record(MgCapture *capture, PyObject *owner)
+MgRecord *
+mg_world_owner(MgCapture *capture, PyObject *owner)
 {
-    MgRecord *record = find_record(capture, owner);
-    return record == NULL && is_heap_type(Py_TYPE(owner)) ? mg_table_get(&capture->views, owner, NULL) : record;
+    MgRecord *record = mg_world_find(capture, owner);
+    return record == NULL && mg_is_heap_type(Py_TYPE(owner)) ? mg_table_get(&capture->views, owner, NULL) : record;
 }
 
 MgRecord *
 mg_world_pin(MgCapture *capture, PyObject *object)
 {
-    MgRecord *record = find_record(capture, object);
+    MgRecord *record = mg_world_find(capture, object);
     if (record != NULL) {
         return record;
     }
@@ -159,9 +135,8 @@ set_view(MgCapture *capture, MgRecord *record, PyObject *view)
     return MG_OK;
 }
 
-/* What captured code sees, new. */
-static PyObject *
-view_of(MgRecord *record)
+PyObject *
+mg_world_view(MgRecord *record)
 {
     return Py_NewRef(record->view != NULL ? record->view : record->object);
 }
@@ -190,7 +165,7 @@ kind_of(PyObject *object, MgSource *source)
         /* an argument may be a new closure at each call, with the same code */
         return source != NULL && source->kind == MG_SOURCE_LOCAL ? MG_KIND_FUNCTION : MG_KIND_CONSTANT;
     }
-    if (type == &PyTuple_Type || type == mg_torch.size || (PyTuple_Check(object) && is_heap_type(type))) {
+    if (type == &PyTuple_Type || type == mg_torch.size || (PyTuple_Check(object) && mg_is_heap_type(type))) {
         return MG_KIND_TUPLE;
     }
     if (type == &PyList_Type) {
@@ -223,7 +198,7 @@ kind_of(PyObject *object, MgSource *source)
     if (PyObject_TypeCheck(object, mg_deque_type)) {
         return MG_KIND_DEQUE;
     }
-    return is_heap_type(type) ? MG_KIND_INSTANCE : MG_KIND_OPAQUE;
+    return mg_is_heap_type(type) ? MG_KIND_INSTANCE : MG_KIND_OPAQUE;
 }
 
 /* 1 for an argument, or an item of a container that is one. */
@@ -333,13 +308,13 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
         return Py_NewRef(source->view);
     }
     PyObject *view = NULL;
-    if (is_singleton(object)) {
+    if (mg_is_singleton(object)) {
         if (mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object) < 0) {
             return NULL;
         }
         view = Py_NewRef(object);
     }
-    else if (is_plain_value(object) || Py_TYPE(object) == mg_torch.device) {
+    else if (mg_is_plain_value(object) || Py_TYPE(object) == mg_torch.device) {
         if (mg_capture_guard(capture, MG_GUARD_VALUE, source, object) < 0) {
             return NULL;
         }
@@ -352,7 +327,7 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
         }
     }
     else {
-        MgRecord *record = find_record(capture, object);
+        MgRecord *record = mg_world_find(capture, object);
         if (record == NULL) {
             record = new_record(capture, object, source, kind_of(object, source), 1);
             if (record == NULL) {
@@ -372,7 +347,7 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
                 return NULL;
             }
         }
-        view = view_of(record);
+        view = mg_world_view(record);
         /* a container's view may still change from itself to a shadow: ask the record each time */
         if (record->kind != MG_KIND_TENSOR && record->kind != MG_KIND_CONSTANT) {
             return view;
@@ -385,7 +360,7 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
 PyObject *
 mg_world_touch(MgCapture *capture, PyObject *value)
 {
-    if (value == NULL || is_plain_value(value) || is_singleton(value)) {
+    if (value == NULL || mg_is_plain_value(value) || mg_is_singleton(value)) {
         return value;
     }
     if (mg_is_twin(value)) { /* one that came out of a container becomes an input now */
@@ -396,7 +371,7 @@ mg_world_touch(MgCapture *capture, PyObject *value)
         }
         return value;
     }
-    MgRecord *record = find_record(capture, value);
+    MgRecord *record = mg_world_find(capture, value);
     if (record == NULL) {
         if (mg_torch_is_tensor(value)) {
             mg_capture_abort(capture, MG_REASON_LOST_TENSOR, NULL);
@@ -409,7 +384,7 @@ mg_world_touch(MgCapture *capture, PyObject *value)
         Py_DECREF(value);
         return NULL;
     }
-    PyObject *view = view_of(record);
+    PyObject *view = mg_world_view(record);
     Py_DECREF(value);
     return view;
 }
@@ -436,7 +411,7 @@ is_quiet_key(PyObject *key)
         return 1;
     }
     PyTypeObject *type = Py_TYPE(key);
-    if (!is_heap_type(type) || PyType_Check(key)) {
+    if (!mg_is_heap_type(type) || PyType_Check(key)) {
         return !PyFrozenSet_Check(key);
     }
     if (type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare) {
@@ -520,7 +495,7 @@ expose_dict(MgCapture *capture, MgRecord *record, PyObject *shadow)
             status = mg_capture_abort(capture, MG_REASON_OPAQUE, "a key of type %s", Py_TYPE(key)->tp_name);
             break;
         }
-        if (!is_plain_value(key) && !is_singleton(key) && find_record(capture, key) == NULL &&
+        if (!mg_is_plain_value(key) && !mg_is_singleton(key) && mg_world_find(capture, key) == NULL &&
             mg_world_pin(capture, key) == NULL) {
             status = MG_ERR;
             break;
@@ -563,7 +538,7 @@ expose_set(MgCapture *capture, MgRecord *record, PyObject *shadow)
     int plain = 1, status = MG_OK;
     for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(keys); i++) {
         PyObject *item = PyList_GET_ITEM(keys, i);
-        plain = plain && (is_plain_value(item) || is_singleton(item));
+        plain = plain && (mg_is_plain_value(item) || mg_is_singleton(item));
         if (!is_quiet_key(item)) {
             status = mg_capture_abort(capture, MG_REASON_OPAQUE, "a set of %s", Py_TYPE(item)->tp_name);
         }
@@ -656,7 +631,9 @@ expose_record(MgCapture *capture, MgRecord *record)
     if (Py_IS_TYPE(object, &PyFrozenSet_Type)) {
         return expose_set(capture, record, object);
     }
-    PyObject *shadow = base == NULL ? NULL : mg_shadow_empty(Py_TYPE(object), base, record->kind == MG_KIND_DEQUE ? mg_deque_limit(object) : -1);
+    PyObject *shadow = base == NULL ? NULL
+                                    : mg_shadow_empty(Py_TYPE(object), base,
+                                                      record->kind == MG_KIND_DEQUE ? mg_deque_limit(object) : -1);
     if (shadow == NULL) {
         return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
     }
@@ -675,7 +652,7 @@ expose_record(MgCapture *capture, MgRecord *record)
 PyObject *
 mg_world_escape(MgCapture *capture, PyObject *object)
 {
-    MgRecord *record = is_plain_value(object) ? NULL : find_record(capture, object);
+    MgRecord *record = mg_is_plain_value(object) ? NULL : mg_world_find(capture, object);
     if (record == NULL) {
         return Py_NewRef(object);
     }
@@ -683,7 +660,7 @@ mg_world_escape(MgCapture *capture, PyObject *object)
         return NULL;
     }
     if (record->exposed) {
-        return view_of(record);
+        return mg_world_view(record);
     }
     int status = MG_OK;
     switch (record->kind) {
@@ -703,13 +680,13 @@ mg_world_escape(MgCapture *capture, PyObject *object)
             record->exposed = 1;
             break;
     }
-    return status < 0 ? NULL : view_of(record);
+    return status < 0 ? NULL : mg_world_view(record);
 }
 
 PyObject *
 mg_world_expose(MgCapture *capture, PyObject *object)
 {
-    MgRecord *record = is_plain_value(object) ? NULL : find_record(capture, object);
+    MgRecord *record = mg_is_plain_value(object) ? NULL : mg_world_find(capture, object);
     if (record != NULL &&
         (record->kind == MG_KIND_OPAQUE || (record->kind == MG_KIND_INSTANCE && has_hidden_state(object)))) {
         mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
@@ -720,9 +697,8 @@ mg_world_expose(MgCapture *capture, PyObject *object)
 
 /* ---- dicts: globals, instance dicts, user's dicts ---- */
 
-/* The value of `key` in an outside dict as captured code sees it. 1 found, 0 missing, -1 error. */
-static int
-dict_get(MgCapture *capture, MgRecord *record, PyObject *key, PyObject **result)
+int
+mg_world_dict_get(MgCapture *capture, MgRecord *record, PyObject *key, PyObject **result)
 {
     *result = NULL;
     if (record->view != NULL) {
@@ -765,9 +741,8 @@ dict_get(MgCapture *capture, MgRecord *record, PyObject *key, PyObject **result)
     return *result == NULL ? -1 : 1;
 }
 
-/* Holds back dict[key] = value, or the deletion of key if value is NULL. */
-static int
-dict_set(MgCapture *capture, MgRecord *record, PyObject *key, PyObject *value)
+int
+mg_world_dict_set(MgCapture *capture, MgRecord *record, PyObject *key, PyObject *value)
 {
     if (record->view == NULL && record->held == NULL && (record->held = PyDict_New()) == NULL) {
         return MG_ERR;
@@ -789,9 +764,8 @@ dict_set(MgCapture *capture, MgRecord *record, PyObject *key, PyObject *value)
     return PyDict_SetItem(record->held, key, value != NULL ? value : mg_capture_deleted);
 }
 
-/* The record of an outside instance's dict; NULL without an exception if it has none. */
-static MgRecord *
-dict_record(MgCapture *capture, MgRecord *owner)
+MgRecord *
+mg_world_dict_record(MgCapture *capture, MgRecord *owner)
 {
     PyObject **slot = _PyObject_GetDictPtr(owner->object);
     if (slot == NULL) {
@@ -804,7 +778,7 @@ dict_record(MgCapture *capture, MgRecord *owner)
     if (source == NULL) {
         return NULL;
     }
-    MgRecord *record = find_record(capture, *slot);
+    MgRecord *record = mg_world_find(capture, *slot);
     if (record == NULL) {
         return new_record(capture, *slot, source, MG_KIND_DICT, 0);
     }
@@ -852,7 +826,7 @@ guard_function(MgCapture *capture, MgRecord *record, int is_root)
     PyObject *closure = function->func_closure;
     for (Py_ssize_t i = 0; closure != NULL && i < PyTuple_GET_SIZE(closure); i++) {
         PyObject *cell = PyTuple_GET_ITEM(closure, i);
-        MgRecord *known = find_record(capture, cell);
+        MgRecord *known = mg_world_find(capture, cell);
         if (mg_table_get(&capture->inside, cell, NULL) != NULL || (known != NULL && record->kind == MG_KIND_CONSTANT)) {
             continue;
         }
@@ -947,8 +921,8 @@ enter_point(MgCapture *capture, MgFrame *frame)
             }
             continue;
         }
-        if (!is_plain_value(value) && !is_singleton(value) && !Py_IS_TYPE(value, &PyMethod_Type) &&
-            find_record(capture, value) == NULL && kind_of(value, source) == MG_KIND_OPAQUE) {
+        if (!mg_is_plain_value(value) && !mg_is_singleton(value) && !Py_IS_TYPE(value, &PyMethod_Type) &&
+            mg_world_find(capture, value) == NULL && kind_of(value, source) == MG_KIND_OPAQUE) {
             if (new_record(capture, value, source, MG_KIND_OPAQUE, 1) == NULL) { /* an iterator, say: not guarded */
                 return MG_ERR;
             }
@@ -971,7 +945,7 @@ mg_world_enter_frame(MgCapture *capture, MgFrame *frame)
     capture->direct = 0;
     if (mg_table_get(&capture->inside, function, NULL) == NULL &&
         mg_table_get(&capture->guarded, function, NULL) == NULL) {
-        MgRecord *record = find_record(capture, (PyObject *)function);
+        MgRecord *record = mg_world_find(capture, (PyObject *)function);
         if (record == NULL) { /* found by CPython itself, along a type that is guarded, or by C code */
             record = mg_world_pin(capture, (PyObject *)function);
         }
@@ -1052,10 +1026,10 @@ mg_world_load_global(MgCapture *capture, MgFrame *frame, PyObject *name)
 {
     PyObject *result;
     MgRecord *globals = mg_world_pin(capture, frame->f_globals);
-    int found = globals == NULL ? -1 : dict_get(capture, globals, name, &result);
+    int found = globals == NULL ? -1 : mg_world_dict_get(capture, globals, name, &result);
     if (found == 0) {
         MgRecord *builtins = mg_world_pin(capture, frame->f_builtins);
-        found = builtins == NULL ? -1 : dict_get(capture, builtins, name, &result);
+        found = builtins == NULL ? -1 : mg_world_dict_get(capture, builtins, name, &result);
     }
     if (found == 0) {
         mg_except_name(PyExc_NameError, "name '%.200s' is not defined", name);
@@ -1067,13 +1041,13 @@ int
 mg_world_store_global(MgCapture *capture, MgFrame *frame, PyObject *name, PyObject *value)
 {
     MgRecord *globals = mg_world_pin(capture, frame->f_globals);
-    return globals == NULL ? MG_ERR : dict_set(capture, globals, name, value);
+    return globals == NULL ? MG_ERR : mg_world_dict_set(capture, globals, name, value);
 }
 
 PyObject *
 mg_world_load_cell(MgCapture *capture, PyObject *cell)
 {
-    MgRecord *record = find_record(capture, cell);
+    MgRecord *record = mg_world_find(capture, cell);
     if (record == NULL) { /* made by captured code */
         return mg_world_touch(capture, Py_XNewRef(PyCell_GET(cell)));
     }
@@ -1096,787 +1070,14 @@ mg_world_load_cell(MgCapture *capture, PyObject *cell)
 int
 mg_world_store_cell(MgCapture *capture, PyObject *cell, PyObject *value)
 {
-    MgRecord *record = find_record(capture, cell);
+    MgRecord *record = mg_world_find(capture, cell);
     if (record == NULL) {
         PyObject *old = PyCell_GET(cell);
         PyCell_SET(cell, Py_XNewRef(value));
         Py_XDECREF(old);
         return MG_OK;
     }
-    return dict_set(capture, record, Py_None, value);
-}
-
-/* ---- attributes ---- */
-
-int
-mg_world_guard_lookup(MgCapture *capture, PyTypeObject *type, PyObject *name)
-{
-    if (!is_heap_type(type)) {
-        return MG_OK;
-    }
-    MgRecord *record = mg_world_pin(capture, (PyObject *)type);
-    if (record == NULL) {
-        return MG_ERR;
-    }
-    MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, (PyObject *)type, 0);
-    MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_LOOKUP, base, name, 0);
-    if (source == NULL) {
-        return MG_ERR;
-    }
-    PyObject *found = _PyType_Lookup(type, name);
-    return found == NULL ? mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL)
-                         : mg_capture_guard(capture, MG_GUARD_IDENTITY, source, found);
-}
-
-int
-mg_world_guard_mro(MgCapture *capture, PyTypeObject *type)
-{
-    if (!is_heap_type(type)) {
-        return MG_OK;
-    }
-    MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, (PyObject *)type, 0);
-    MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_MRO, base, NULL, 0);
-    return source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_IDENTITY, source, type->tp_mro);
-}
-
-int
-mg_world_guard_protocols(MgCapture *capture, PyObject *object)
-{
-    static const char *const names[] = {
-        "__eq__",      "__ne__",       "__lt__",        "__le__",       "__gt__",        "__ge__",
-        "__hash__",    "__bool__",     "__len__",       "__iter__",     "__next__",      "__contains__",
-        "__getitem__", "__setitem__",  "__delitem__",   "__missing__",  "__reversed__",  "__length_hint__",
-        "__index__",   "__int__",      "__float__",     "__complex__",  "__str__",       "__repr__",
-        "__format__",  "__bytes__",    "__call__",      "__enter__",    "__exit__",      "__getattribute__",
-        "__getattr__", "__setattr__",  "__delattr__",   "__class__",    "__neg__",       "__pos__",
-        "__invert__",  "__abs__",      "__round__",     "__trunc__",    "__floor__",     "__ceil__",
-        "__add__",     "__radd__",     "__iadd__",      "__sub__",      "__rsub__",      "__isub__",
-        "__mul__",     "__rmul__",     "__imul__",      "__matmul__",   "__rmatmul__",   "__imatmul__",
-        "__truediv__", "__rtruediv__", "__itruediv__",  "__floordiv__", "__rfloordiv__", "__ifloordiv__",
-        "__mod__",     "__rmod__",     "__imod__",      "__pow__",      "__rpow__",      "__ipow__",
-        "__divmod__",  "__rdivmod__",  "__lshift__",    "__rlshift__",  "__ilshift__",   "__rshift__",
-        "__rrshift__", "__irshift__",  "__and__",       "__rand__",     "__iand__",      "__or__",
-        "__ror__",     "__ior__",      "__xor__",       "__rxor__",     "__ixor__",      "__torch_function__",
-        "__copy__",    "__deepcopy__", "__reduce_ex__", "__index__",
-    };
-    PyTypeObject *type = Py_TYPE(object);
-    if (!is_heap_type(type) || type == mg_twin_class ||
-        mg_table_get(&capture->guarded, type, (void *)(uintptr_t)99) != NULL) {
-        return MG_OK;
-    }
-    if (mg_table_set(&capture->guarded, type, (void *)(uintptr_t)99, type) < 0) {
-        return MG_ERR;
-    }
-    PyObject *expected = PyTuple_New(2 * Py_ARRAY_LENGTH(names));
-    for (Py_ssize_t i = 0; expected != NULL && i < (Py_ssize_t)Py_ARRAY_LENGTH(names); i++) {
-        PyObject *name = PyUnicode_InternFromString(names[i]);
-        if (name == NULL) {
-            Py_CLEAR(expected);
-            break;
-        }
-        PyObject *found = _PyType_Lookup(type, name);
-        PyTuple_SET_ITEM(expected, 2 * i, name);
-        PyTuple_SET_ITEM(expected, 2 * i + 1, Py_NewRef(found == NULL ? Py_None : found));
-    }
-    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, (PyObject *)type, 0);
-    int result = expected == NULL || source == NULL || mg_world_pin(capture, (PyObject *)type) == NULL
-                     ? MG_ERR
-                     : mg_capture_guard(capture, MG_GUARD_METHODS, source, expected);
-    Py_XDECREF(expected);
-    return result;
-}
-
-/* The value of a class attribute as captured code sees it: `found` is borrowed, found on `type` by `name`. */
-static PyObject *
-reach_lookup(MgCapture *capture, PyTypeObject *type, PyObject *name, PyObject *found)
-{
-    if (!is_heap_type(type)) {
-        return Py_NewRef(found);
-    }
-    MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, (PyObject *)type, 0);
-    MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_LOOKUP, base, name, 0);
-    return source == NULL ? NULL : mg_world_reach(capture, found, source);
-}
-
-/* A slot of an instance. NULL without an exception if it is empty. */
-static PyObject *
-load_slot(MgCapture *capture, PyObject *owner, PyObject *descriptor)
-{
-    MgRecord *record = owner_record(capture, owner);
-    if (record != NULL) {
-        owner = record->object;
-    }
-    PyObject *value = *(PyObject **)((char *)owner + ((PyMemberDescrObject *)descriptor)->d_member->offset);
-    if (record == NULL) {
-        return value == NULL ? NULL : mg_world_touch(capture, Py_NewRef(value));
-    }
-    if (record->slots != NULL) {
-        PyObject *held = PyDict_GetItemWithError(record->slots, descriptor);
-        if (held != NULL) {
-            return held == mg_capture_deleted ? NULL : mg_world_touch(capture, Py_NewRef(held));
-        }
-    }
-    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ATTR, record->source, descriptor, 0);
-    if (source == NULL) {
-        return NULL;
-    }
-    if (value == NULL) {
-        mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL);
-        return NULL;
-    }
-    return mg_world_reach(capture, value, source);
-}
-
-static int
-is_slot(PyObject *descriptor)
-{
-    return Py_IS_TYPE(descriptor, &PyMemberDescr_Type) &&
-           ((PyMemberDescrObject *)descriptor)->d_member->type == T_OBJECT_EX;
-}
-
-static void
-no_attribute(PyObject *owner, PyObject *name)
-{
-    PyErr_Format(PyExc_AttributeError, "'%.50s' object has no attribute '%U'", Py_TYPE(owner)->tp_name, name);
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyAttributeErrorObject *error = (PyAttributeErrorObject *)value;
-    if (value != NULL && Py_IS_TYPE(value, (PyTypeObject *)PyExc_AttributeError)) {
-        Py_XSETREF(error->obj, Py_NewRef(owner));
-        Py_XSETREF(error->name, Py_NewRef(name));
-    }
-    PyErr_Restore(type, value, traceback);
-}
-
-/* Binds what was found on the type to the owner. `found` is borrowed. */
-static PyObject *
-bind(MgCapture *capture, PyObject *owner, PyTypeObject *type, PyObject *name, PyObject *found)
-{
-    PyTypeObject *kind = Py_TYPE(found);
-    if (kind == &PyFunction_Type) {
-        PyObject *function = reach_lookup(capture, type, name, found);
-        PyObject *method = function == NULL ? NULL : PyMethod_New(function, owner);
-        Py_XDECREF(function);
-        return method;
-    }
-    if (kind == &PyStaticMethod_Type || kind == &PyClassMethod_Type) {
-        PyObject *result = kind->tp_descr_get(found, owner, (PyObject *)type);
-        if (result == NULL) {
-            return NULL;
-        }
-        PyObject *inner = PyMethod_Check(result) ? PyMethod_GET_FUNCTION(result) : result;
-        if (!is_plain_value(inner) && !is_singleton(inner) && mg_world_pin(capture, inner) == NULL) {
-            Py_DECREF(result);
-            return NULL;
-        }
-        return mg_world_touch(capture, result);
-    }
-    if (kind->tp_descr_get == NULL) {
-        return reach_lookup(capture, type, name, found);
-    }
-    if (is_heap_type(kind)) { /* a descriptor written in Python */
-        PyObject *view = reach_lookup(capture, type, name, found);
-        if (view == NULL) {
-            return NULL;
-        }
-        if (strcmp(kind->tp_name, "cached_property") == 0 && owner != NULL) { /* without the lock around it */
-            PyObject *function = mg_world_getattr(capture, view, MG_STRING("func"));
-            Py_DECREF(view);
-            PyObject *arguments[2] = {NULL, owner};
-            PyObject *value =
-                function == NULL ? NULL
-                                 : mg_rules_call(capture, function, arguments + 1,
-                                                 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-            Py_XDECREF(function);
-            if (value != NULL && mg_world_generic_setattr(capture, owner, name, value) < 0) {
-                Py_CLEAR(value);
-            }
-            return value;
-        }
-        PyObject *get_name = MG_STRING("__get__");
-        if (mg_world_guard_lookup(capture, kind, get_name) < 0) {
-            Py_DECREF(view);
-            return NULL;
-        }
-        PyObject *result = kind->tp_descr_get(view, owner, (PyObject *)type);
-        Py_DECREF(view);
-        return mg_world_touch(capture, result);
-    }
-    if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type || kind == &PyClassMethodDescr_Type) {
-        PyObject *exposed = mg_world_escape(capture, owner); /* about to be used as a whole */
-        PyObject *result = exposed == NULL ? NULL : kind->tp_descr_get(found, exposed, (PyObject *)type);
-        Py_XDECREF(exposed);
-        return result;
-    }
-    return mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name) < 0 ? NULL : NULL;
-}
-
-/* Which item of the tuple a field's descriptor gives, -1 if it gives none. */
-static Py_ssize_t
-tuple_field(PyObject *descriptor)
-{
-    if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
-        PyMemberDef *member = ((PyMemberDescrObject *)descriptor)->d_member;
-        Py_ssize_t offset = member->offset - (Py_ssize_t)offsetof(PyTupleObject, ob_item);
-        return member->type == T_OBJECT && offset >= 0 ? offset / (Py_ssize_t)sizeof(PyObject *) : -1;
-    }
-    if (strcmp(Py_TYPE(descriptor)->tp_name, "_collections._tuplegetter") != 0) {
-        return -1;
-    }
-    return ((struct {
-               PyObject_HEAD
-               Py_ssize_t index;
-           } *)descriptor)
-        ->index;
-}
-
-/* Item `index` of a tuple as captured code sees it. */
-static PyObject *
-tuple_item(MgCapture *capture, PyObject *tuple, PyObject *key, Py_ssize_t index)
-{
-    (void)key;
-    MgRecord *record = find_record(capture, tuple);
-    PyObject *item = PyTuple_GET_ITEM(tuple, index);
-    if (record == NULL) {
-        return mg_world_touch(capture, Py_NewRef(item));
-    }
-    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ITEM, record->source, NULL, index);
-    return source == NULL ? NULL : mg_world_reach(capture, item, source);
-}
-
-/* What a data descriptor gives. `found` is borrowed. */
-static PyObject *
-load_data_descriptor(MgCapture *capture, PyObject *owner, PyTypeObject *type, PyObject *name, PyObject *found)
-{
-    PyTypeObject *kind = Py_TYPE(found);
-    if (kind == &PyProperty_Type) {
-        PyObject *getter = PyObject_GetAttr(found, MG_STRING("fget"));
-        if (getter == NULL) {
-            return NULL;
-        }
-        if (getter == Py_None) {
-            Py_DECREF(getter);
-            return kind->tp_descr_get(found, owner, (PyObject *)type); /* raises */
-        }
-        PyObject *arguments[2] = {NULL, owner};
-        PyObject *result =
-            mg_world_pin(capture, getter) == NULL
-                ? NULL
-                : mg_rules_call(capture, getter, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-        Py_DECREF(getter);
-        return result;
-    }
-    if (is_slot(found)) {
-        PyObject *value = load_slot(capture, owner, found);
-        if (value == NULL && !PyErr_Occurred()) {
-            no_attribute(owner, name);
-        }
-        return value;
-    }
-    if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 && !is_heap_type(kind)) {
-        return Py_NewRef((PyObject *)type);
-    }
-    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0 && !is_heap_type(kind)) {
-        MgRecord *record = owner_record(capture, owner);
-        if (record == NULL) {
-            return PyObject_GenericGetDict(owner, NULL);
-        }
-        MgRecord *dict = dict_record(capture, record);
-        if (dict != NULL) {
-            return view_of(dict);
-        }
-        return PyErr_Occurred() ? NULL : PyObject_GenericGetDict(owner, NULL);
-    }
-    if (is_heap_type(kind)) {
-        return bind(capture, owner, type, name, found);
-    }
-    if (PyTuple_Check(owner)) { /* a field of a namedtuple or of a structseq */
-        Py_ssize_t index = tuple_field(found);
-        if (index >= 0 && index < PyTuple_GET_SIZE(owner)) {
-            PyObject *key = PyLong_FromSsize_t(index);
-            PyObject *item = key == NULL ? NULL : tuple_item(capture, owner, key, index);
-            Py_XDECREF(key);
-            return item;
-        }
-    }
-    if (owner_record(capture, owner) == NULL || !is_heap_type(type)) { /* C-level attributes of inside objects */
-        return mg_world_touch(capture, kind->tp_descr_get(found, owner, (PyObject *)type));
-    }
-    mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name);
-    return NULL;
-}
-
-/* An attribute by the rules of object.__getattribute__. NULL without an exception if there is none. */
-static PyObject *
-find_attribute(MgCapture *capture, PyObject *owner, PyObject *name)
-{
-    PyTypeObject *type = Py_TYPE(owner);
-    PyObject *found = _PyType_Lookup(type, name);
-    if (mg_world_guard_lookup(capture, type, name) < 0) {
-        return NULL;
-    }
-    if (found != NULL && Py_TYPE(found)->tp_descr_set != NULL) {
-        return load_data_descriptor(capture, owner, type, name, found);
-    }
-    MgRecord *record = owner_record(capture, owner);
-    if (record != NULL) {
-        MgRecord *dict =
-            PyModule_Check(owner) ? mg_world_pin(capture, PyModule_GetDict(owner)) : dict_record(capture, record);
-        if (dict == NULL) {
-            if (PyErr_Occurred()) {
-                return NULL;
-            }
-        }
-        else {
-            PyObject *result;
-            int status = dict_get(capture, dict, name, &result);
-            if (status != 0) {
-                return status > 0 ? result : NULL;
-            }
-        }
-    }
-    else {
-        PyObject **slot = _PyObject_GetDictPtr(owner);
-        PyObject *value = slot == NULL || *slot == NULL ? NULL : PyDict_GetItemWithError(*slot, name);
-        if (value != NULL) {
-            return mg_world_touch(capture, Py_NewRef(value));
-        }
-        if (PyErr_Occurred()) {
-            return NULL;
-        }
-    }
-    return found == NULL ? NULL : bind(capture, owner, type, name, found);
-}
-
-PyObject *
-mg_world_generic_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
-{
-    PyObject *result = find_attribute(capture, owner, name);
-    if (result == NULL && !PyErr_Occurred()) {
-        no_attribute(owner, name);
-    }
-    return result;
-}
-
-/* Calls a method that the type defines, by the rules of captured code. */
-static PyObject *
-call_type_method(MgCapture *capture, PyObject *owner, PyObject *function, PyObject *argument, PyObject *second)
-{
-    PyObject *arguments[4] = {NULL, owner, argument, second};
-    size_t count = 1 + (argument != NULL) + (second != NULL);
-    return mg_rules_call(capture, function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-}
-
-/* An attribute of an instance, a module or another object with CPython's generic lookup. */
-static PyObject *
-instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
-{
-    PyTypeObject *type = Py_TYPE(owner);
-    PyObject *hook = NULL;
-    if (mg_world_guard_protocols(capture, owner) < 0) {
-        return NULL;
-    }
-    if (type->tp_getattro != PyObject_GenericGetAttr && is_heap_type(type)) {
-        PyObject *getattribute = _PyType_Lookup(type, MG_STRING("__getattribute__"));
-        if (getattribute != NULL && PyFunction_Check(getattribute)) {
-            return mg_world_touch(capture, PyObject_GetAttr(owner, name)); /* its frames are captured */
-        }
-        hook = _PyType_Lookup(type, MG_STRING("__getattr__"));
-        void *wrapped = getattribute != NULL && Py_IS_TYPE(getattribute, &PyWrapperDescr_Type)
-                            ? ((PyWrapperDescrObject *)getattribute)->d_wrapped
-                            : NULL;
-        if (wrapped != (void *)PyObject_GenericGetAttr && wrapped != (void *)PyModule_Type.tp_getattro) {
-            mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name);
-            return NULL;
-        }
-    }
-    PyObject *result = find_attribute(capture, owner, name);
-    if (result != NULL) {
-        return result;
-    }
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        return NULL;
-    }
-    if (hook != NULL && PyFunction_Check(hook)) {
-        PyErr_Clear();
-        return call_type_method(capture, owner, hook, name, NULL);
-    }
-    if (PyModule_Check(owner) && !PyErr_Occurred()) {
-        MgRecord *dict = mg_world_pin(capture, PyModule_GetDict(owner));
-        PyObject *getter;
-        int found = dict == NULL ? -1 : dict_get(capture, dict, MG_STRING("__getattr__"), &getter);
-        if (found < 0) {
-            return NULL;
-        }
-        if (found > 0) {
-            PyObject *arguments[2] = {NULL, name};
-            result = mg_rules_call(capture, getter, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-            Py_DECREF(getter);
-            return result;
-        }
-        const char *module = PyModule_GetName(owner);
-        PyErr_Format(PyExc_AttributeError, "module '%s' has no attribute '%U'", module != NULL ? module : "?", name);
-        return NULL;
-    }
-    if (!PyErr_Occurred()) {
-        no_attribute(owner, name);
-    }
-    return NULL;
-}
-
-/* The name of an outside class or function, and the like; see MG_SOURCE_NAME. */
-static PyObject *
-reach_name(MgCapture *capture, PyObject *owner, int index)
-{
-    MgRecord *record = find_record(capture, owner);
-    if (record == NULL) { /* made by captured code, or found along a guarded type */
-        record = mg_table_get(&capture->inside, owner, NULL) != NULL ? NULL : mg_world_pin(capture, owner);
-        if (record == NULL) {
-            static const char *const names[] = {"__name__", "__qualname__", "__doc__", "__module__"};
-            return PyErr_Occurred() ? NULL : PyObject_GetAttrString(owner, names[index]);
-        }
-    }
-    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_NAME, record->source, NULL, index);
-    PyObject *value = source == NULL ? NULL : mg_source_load(source, owner, NULL);
-    if (value == NULL) {
-        return source == NULL || mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL) < 0 ? NULL
-                                                                                             : Py_NewRef(Py_None);
-    }
-    return mg_world_reach(capture, value, source);
-}
-
-/* Guards what super() finds: `name` on each class after `start` in the MRO of `type`. */
-static int
-guard_super(MgCapture *capture, PyTypeObject *type, PyTypeObject *start, PyObject *name)
-{
-    if (mg_world_guard_mro(capture, type) < 0) {
-        return MG_ERR;
-    }
-    PyObject *mro = type->tp_mro;
-    int after = 0;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
-        PyTypeObject *class = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
-        if (after && mg_world_guard_lookup(capture, class, name) < 0) {
-            return MG_ERR;
-        }
-        if (after && PyDict_GetItemWithError(class->tp_dict, name) != NULL) {
-            break;
-        }
-        after = after || class == start;
-    }
-    return PyErr_Occurred() ? MG_ERR : MG_OK;
-}
-
-/* An attribute of a class. */
-static PyObject *
-class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
-{
-    PyTypeObject *meta = Py_TYPE(owner);
-    PyObject *on_meta = _PyType_Lookup(meta, name);
-    if (mg_world_guard_lookup(capture, meta, name) < 0) {
-        return NULL;
-    }
-    if (on_meta != NULL && Py_TYPE(on_meta)->tp_descr_set != NULL) {
-        if (is_heap_type(meta) && is_heap_type(Py_TYPE(on_meta))) {
-            return bind(capture, (PyObject *)owner, meta, name, on_meta);
-        }
-        if (is_heap_type(meta) && Py_IS_TYPE(on_meta, &PyProperty_Type)) {
-            return load_data_descriptor(capture, (PyObject *)owner, meta, name, on_meta);
-        }
-        static const char *const harmless[] = {"__name__",  "__qualname__", "__module__", "__doc__",
-                                               "__bases__", "__mro__",      "__class__"};
-        for (size_t i = 0; i < Py_ARRAY_LENGTH(harmless); i++) {
-            if (PyUnicode_CompareWithASCIIString(name, harmless[i]) != 0) {
-                continue;
-            }
-            if (i < 2 && is_heap_type(owner)) {
-                return reach_name(capture, (PyObject *)owner, (int)i);
-            }
-            if ((i < 4 ? mg_world_guard_lookup(capture, owner, name) : mg_world_guard_mro(capture, owner)) < 0) {
-                return NULL;
-            }
-            return PyObject_GetAttr((PyObject *)owner, name);
-        }
-        mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of class %s", name, owner->tp_name);
-        return NULL;
-    }
-    PyObject *found = _PyType_Lookup(owner, name);
-    if (mg_world_guard_lookup(capture, owner, name) < 0) {
-        return NULL;
-    }
-    if (found != NULL) {
-        PyTypeObject *kind = Py_TYPE(found);
-        if (kind == &PyFunction_Type || kind->tp_descr_get == NULL || kind == &PyProperty_Type || is_slot(found)) {
-            return reach_lookup(capture, owner, name, found);
-        }
-        if (is_heap_type(kind)) {
-            PyObject *view = reach_lookup(capture, owner, name, found);
-            if (view == NULL || mg_world_guard_lookup(capture, kind, MG_STRING("__get__")) < 0) {
-                Py_XDECREF(view);
-                return NULL;
-            }
-            PyObject *result = kind->tp_descr_get(view, NULL, (PyObject *)owner);
-            Py_DECREF(view);
-            return mg_world_touch(capture, result);
-        }
-        PyObject *result = kind->tp_descr_get(found, NULL, (PyObject *)owner);
-        if (result == NULL) {
-            return NULL;
-        }
-        PyObject *inner = PyMethod_Check(result) ? PyMethod_GET_FUNCTION(result) : result;
-        if (PyFunction_Check(inner) && mg_world_pin(capture, inner) == NULL) {
-            Py_DECREF(result);
-            return NULL;
-        }
-        return mg_world_touch(capture, result);
-    }
-    if (on_meta != NULL) {
-        return bind(capture, (PyObject *)owner, meta, name, on_meta);
-    }
-    return mg_world_touch(capture,
-                          PyObject_GetAttr((PyObject *)owner, name)); /* a metaclass's __getattr__, or the error */
-}
-
-/* An attribute of a constant of a C type: whatever it holds for good is outside as well. */
-static PyObject *
-constant_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
-{
-    PyObject *result = PyObject_GetAttr(owner, name);
-    if (result == NULL || is_plain_value(result) || is_singleton(result) || Py_REFCNT(result) == 1 ||
-        Py_IS_TYPE(result, &PyMethod_Type)) {
-        return mg_world_touch(capture, result);
-    }
-    PyObject *view = mg_world_adopt(capture, result);
-    Py_DECREF(result);
-    return view;
-}
-
-PyObject *
-mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
-{
-    if (mg_is_twin(owner)) {
-        return mg_record_getattr(capture, owner, name);
-    }
-    MgRecord *record = find_record(capture, owner);
-    PyTypeObject *type = Py_TYPE(owner);
-    if (PyType_Check(owner)) {
-        return class_getattr(capture, (PyTypeObject *)owner, name);
-    }
-    if (PyModule_Check(owner)) {
-        if (record == NULL && mg_world_pin(capture, owner) == NULL) {
-            return NULL;
-        }
-        return instance_getattr(capture, owner, name);
-    }
-    if (record != NULL &&
-        (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET ||
-         record->kind == MG_KIND_DEQUE || record->kind == MG_KIND_PROXY) &&
-        !is_heap_type(type)) {
-        PyObject *exposed = mg_world_expose(capture, owner); /* a method of it: about to be used as a whole */
-        PyObject *result = exposed == NULL ? NULL : PyObject_GetAttr(exposed, name);
-        Py_XDECREF(exposed);
-        return result;
-    }
-    if (type == &PySuper_Type && record != NULL) { /* what it is bound to can't be reached from it */
-        mg_capture_abort(capture, MG_REASON_OPAQUE, "a super object");
-        return NULL;
-    }
-    if (type == &PySuper_Type) {
-        PyObject *self_class = PyObject_GetAttr(owner, MG_STRING("__self_class__"));
-        PyObject *start = self_class == NULL ? NULL : PyObject_GetAttr(owner, MG_STRING("__thisclass__"));
-        if (start == NULL) {
-            Py_XDECREF(self_class);
-            return NULL;
-        }
-        int status = PyType_Check(self_class) && PyType_Check(start)
-                         ? guard_super(capture, (PyTypeObject *)self_class, (PyTypeObject *)start, name)
-                         : 0;
-        Py_DECREF(self_class);
-        Py_DECREF(start);
-        if (status < 0) {
-            return NULL;
-        }
-        PyObject *result = PyObject_GetAttr(owner, name);
-        if (result != NULL) {
-            PyObject *inner = PyMethod_Check(result) ? PyMethod_GET_FUNCTION(result) : result;
-            if (PyFunction_Check(inner) && mg_table_get(&capture->inside, inner, NULL) == NULL &&
-                mg_world_pin(capture, inner) == NULL) {
-                Py_CLEAR(result);
-            }
-        }
-        return result;
-    }
-    if (record != NULL && record->kind == MG_KIND_CONSTANT && strcmp(type->tp_name, "functools.partial") == 0) {
-        return constant_getattr(capture, owner, name);
-    }
-    if (is_heap_type(type) || type == mg_namespace_type) {
-        return instance_getattr(capture, owner, name);
-    }
-    if (record != NULL && record->kind == MG_KIND_TUPLE) {
-        PyObject *exposed = mg_world_expose(capture, owner);
-        PyObject *result = exposed == NULL ? NULL : PyObject_GetAttr(exposed, name);
-        Py_XDECREF(exposed);
-        return mg_world_touch(capture, result);
-    }
-    if (record == NULL || (mg_rules_is_harmless_type(type) && record->kind != MG_KIND_OPAQUE)) {
-        return mg_world_touch(capture, PyObject_GetAttr(owner, name));
-    }
-    if (record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_FUNCTION) { /* functions, builtins, descriptors */
-        if (PyFunction_Check(owner)) {
-            static const char *const harmless[] = {"__name__", "__qualname__", "__doc__", "__module__", "__code__"};
-            for (size_t i = 0; i < Py_ARRAY_LENGTH(harmless); i++) {
-                if (PyUnicode_CompareWithASCIIString(name, harmless[i]) == 0) {
-                    if (i < 4) {
-                        return reach_name(capture, owner, (int)i);
-                    }
-                    MgSource *code = mg_source_get(&capture->sources, MG_SOURCE_FUNCTION, record->source, NULL, 0);
-                    return code == NULL ? NULL : mg_world_reach(capture, PyFunction_GET_CODE(owner), code);
-                }
-            }
-            return instance_getattr(capture, owner, name);
-        }
-        return constant_getattr(capture, owner, name);
-    }
-    mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name);
-    return NULL;
-}
-
-int
-mg_world_get_method(MgCapture *capture, PyObject *owner, PyObject *name, PyObject **method)
-{
-    *method = NULL;
-    PyTypeObject *type = Py_TYPE(owner);
-    if (mg_is_twin(owner)) {
-        return mg_record_get_method(capture, owner, name, method);
-    }
-    MgRecord *record = find_record(capture, owner);
-    if (record == NULL && !is_heap_type(type) && !PyType_Check(owner) && !PyModule_Check(owner) &&
-        type != &PySuper_Type) {
-        int unbound = _PyObject_GetMethod(owner, name, method);
-        return unbound;
-    }
-    if (record != NULL && !is_heap_type(type) &&
-        (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET)) {
-        PyObject *found = _PyType_Lookup(type, name);
-        if (found != NULL && Py_IS_TYPE(found, &PyMethodDescr_Type)) { /* its shadow takes the owner's place in the call */
-            *method = Py_NewRef(found);
-            return 1;
-        }
-    }
-    *method = mg_world_getattr(capture, owner, name);
-    if (*method != NULL && Py_IS_TYPE(*method, &PyMethod_Type) && PyMethod_GET_SELF(*method) == owner) {
-        PyObject *function = Py_NewRef(PyMethod_GET_FUNCTION(*method));
-        Py_SETREF(*method, function);
-        return 1;
-    }
-    return 0;
-}
-
-/* Holds back the store to a slot, or its deletion if value is NULL. */
-static int
-store_slot(MgCapture *capture, MgRecord *record, PyObject *name, PyObject *descriptor, PyObject *value)
-{
-    if (value == NULL) {
-        PyObject *present = load_slot(capture, record->object, descriptor);
-        if (present == NULL) {
-            if (!PyErr_Occurred()) {
-                PyErr_SetObject(PyExc_AttributeError, name);
-            }
-            return MG_ERR;
-        }
-        Py_DECREF(present);
-    }
-    if (record->slots == NULL && (record->slots = PyDict_New()) == NULL) {
-        return MG_ERR;
-    }
-    return PyDict_SetItem(record->slots, descriptor, value != NULL ? value : mg_capture_deleted);
-}
-
-int
-mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value)
-{
-    PyTypeObject *type = Py_TYPE(owner);
-    PyObject *found = _PyType_Lookup(type, name);
-    if (mg_world_guard_lookup(capture, type, name) < 0) {
-        return MG_ERR;
-    }
-    MgRecord *record = owner_record(capture, owner);
-    if (found != NULL && Py_TYPE(found)->tp_descr_set != NULL) {
-        if (Py_IS_TYPE(found, &PyProperty_Type) || is_heap_type(Py_TYPE(found))) {
-            return Py_TYPE(found)->tp_descr_set(found, owner, value); /* its frames are captured */
-        }
-        if (record == NULL) {
-            return Py_TYPE(found)->tp_descr_set(found, owner, value);
-        }
-        if (is_slot(found)) {
-            return store_slot(capture, record, name, found, value);
-        }
-        return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
-    }
-    if (record == NULL) {
-        PyObject *exposed = value == NULL ? NULL : mg_world_escape(capture, value);
-        int status = value != NULL && exposed == NULL ? MG_ERR : PyObject_GenericSetAttr(owner, name, exposed);
-        Py_XDECREF(exposed);
-        return status;
-    }
-    MgRecord *dict = is_heap_type(type) || type == mg_namespace_type || PyFunction_Check(owner)
-                         ? dict_record(capture, record)
-                         : NULL;
-    if (dict == NULL) {
-        return PyErr_Occurred() ? MG_ERR
-                                : mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
-    }
-    if (value == NULL) {
-        PyObject *present;
-        int status = dict_get(capture, dict, name, &present);
-        if (status <= 0) {
-            if (status == 0) {
-                no_attribute(owner, name);
-            }
-            return MG_ERR;
-        }
-        Py_DECREF(present);
-    }
-    return dict_set(capture, dict, name, value);
-}
-
-int
-mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value)
-{
-    PyTypeObject *type = Py_TYPE(owner);
-    if (mg_is_twin(owner)) {
-        return mg_record_setattr(capture, owner, name, value);
-    }
-    if (PyType_Check(owner) || PyModule_Check(owner)) {
-        return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of a %s", name,
-                                PyType_Check(owner) ? "class" : "module");
-    }
-    if (!is_heap_type(type) && type != mg_namespace_type) {
-        MgRecord *record = find_record(capture, owner);
-        if (record != NULL && PyFunction_Check(owner) && _PyType_Lookup(type, name) == NULL) {
-            return mg_world_generic_setattr(capture, owner, name, value);
-        }
-        if (record != NULL) {
-            return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
-        }
-        return PyObject_SetAttr(owner, name, value);
-    }
-    PyObject *method = value != NULL ? MG_STRING("__setattr__") : MG_STRING("__delattr__");
-    PyObject *hook = _PyType_Lookup(type, method);
-    if (mg_world_guard_protocols(capture, owner) < 0) {
-        return MG_ERR;
-    }
-    if (hook != NULL && PyFunction_Check(hook)) {
-        PyObject *result = call_type_method(capture, owner, hook, name, value);
-        Py_XDECREF(result);
-        return result == NULL ? MG_ERR : MG_OK;
-    }
-    if (hook == NULL || !Py_IS_TYPE(hook, &PyWrapperDescr_Type) ||
-        ((PyWrapperDescrObject *)hook)->d_wrapped != (void *)PyObject_GenericSetAttr) {
-        return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
-    }
-    return mg_world_generic_setattr(capture, owner, name, value);
+    return mg_world_dict_set(capture, record, Py_None, value);
 }
 
 /* ---- items ---- */
@@ -1887,12 +1088,12 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
     if (mg_is_twin(container)) {
         return mg_record_getitem(capture, container, key);
     }
-    MgRecord *record = find_record(capture, container);
+    MgRecord *record = mg_world_find(capture, container);
     PyTypeObject *type = Py_TYPE(container);
     if (record != NULL && record->view == NULL && !mg_is_twin(key)) {
-        if (record->kind == MG_KIND_DICT && type == &PyDict_Type && (is_plain_value(key) || is_singleton(key))) {
+        if (record->kind == MG_KIND_DICT && type == &PyDict_Type && (mg_is_plain_value(key) || mg_is_singleton(key))) {
             PyObject *result;
-            int found = dict_get(capture, record, key, &result);
+            int found = mg_world_dict_get(capture, record, key, &result);
             if (found == 0) {
                 _PyErr_SetKeyError(key);
             }
@@ -1903,7 +1104,7 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
             Py_ssize_t size = Py_SIZE(container), index = PyLong_AsSsize_t(key);
             sequence = type->tp_as_mapping->mp_subscript == PyList_Type.tp_as_mapping->mp_subscript ||
                        type->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript ||
-                       !is_heap_type(type); /* a Python class may have its own */
+                       !mg_is_heap_type(type); /* a Python class may have its own */
             if (index == -1 && PyErr_Occurred()) {
                 PyErr_Clear();
             }
@@ -1939,10 +1140,10 @@ mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObjec
     if (mg_is_twin(container)) {
         return mg_record_setitem(capture, container, key, value);
     }
-    MgRecord *record = find_record(capture, container);
+    MgRecord *record = mg_world_find(capture, container);
     if (record != NULL && record->view == NULL && record->kind == MG_KIND_DICT && Py_TYPE(container) == &PyDict_Type &&
-        is_plain_value(key) && value != NULL) {
-        return dict_set(capture, record, key, value);
+        mg_is_plain_value(key) && value != NULL) {
+        return mg_world_dict_set(capture, record, key, value);
     }
     PyObject *exposed = mg_world_expose(capture, container);
     if (exposed == NULL || mg_world_guard_protocols(capture, exposed) < 0) {
@@ -1966,11 +1167,11 @@ mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObjec
 int
 mg_world_contains(MgCapture *capture, PyObject *container, PyObject *key)
 {
-    MgRecord *record = find_record(capture, container);
+    MgRecord *record = mg_world_find(capture, container);
     if (record != NULL && record->view == NULL && record->kind == MG_KIND_DICT && Py_TYPE(container) == &PyDict_Type &&
-        is_plain_value(key)) {
+        mg_is_plain_value(key)) {
         PyObject *value;
-        int found = dict_get(capture, record, key, &value);
+        int found = mg_world_dict_get(capture, record, key, &value);
         Py_XDECREF(value);
         return found;
     }
@@ -1994,8 +1195,8 @@ mg_world_length(MgCapture *capture, PyObject *object)
     if (mg_is_twin(object)) {
         return mg_record_length(capture, object);
     }
-    MgRecord *record = find_record(capture, object);
-    if (record != NULL && record->view == NULL && record->held == NULL && !is_heap_type(Py_TYPE(object)) &&
+    MgRecord *record = mg_world_find(capture, object);
+    if (record != NULL && record->view == NULL && record->held == NULL && !mg_is_heap_type(Py_TYPE(object)) &&
         (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET ||
          record->kind == MG_KIND_DEQUE)) {
         Py_ssize_t size = PyObject_Size(object);
