@@ -102,7 +102,9 @@ class _Walk:
             return _canonical_float(value)
         if kind in _SCALARS:
             return kind.__name__, repr(value)
-        if kind in (tuple, torch.Size) and all(type(item) in _SCALARS or type(item) is float for item in value):
+        if kind in (tuple, torch.Size) and all(
+            type(item) in _SCALARS or type(item) is float for item in value
+        ):
             return kind.__name__, self.items(value)  # equal ones can't be told apart but by `is`
         if kind in (slice, types.GenericAlias):
             return kind.__name__, repr(value)
@@ -151,7 +153,9 @@ class _Walk:
     def container(self, value: Any, kind: type) -> Any:
         extra: Any = self.instance(value) if kind.__flags__ & (1 << 9) else kind.__qualname__
         if isinstance(value, (tuple, list)):
-            return extra, self.items(tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value))
+            return extra, self.items(
+                tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
+            )
         if isinstance(value, collections.deque):
             return extra, value.maxlen, self.items(value)
         if isinstance(value, dict):

@@ -184,7 +184,9 @@ class Writer:
         kind = self.pick("int", "int", "list", "dict", "tensor", "object")
         value = {
             "int": self.ints,
-            "list": lambda: self.pick(f"[{self.ints()}, {self.ints()}]", f"list({self.lists()})", self.lists(), "[]"),
+            "list": lambda: self.pick(
+                f"[{self.ints()}, {self.ints()}]", f"list({self.lists()})", self.lists(), "[]"
+            ),
             "dict": lambda: self.pick(f"{{'a': {self.ints()}}}", f"dict({self.dicts()})", self.dicts(), "{}"),
             "tensor": self.tensors,
             "object": lambda: self.pick(f"A({self.ints()})", f"B({self.ints()})", self.objects()),
@@ -301,7 +303,12 @@ class Writer:
         parts = ", ".join(self.values() for _ in range(self.random.randint(0, 3)))
         self.add(f"return r, {parts}" if parts else "return r")
         body = "\n".join(self.lines)
-        return HEADER + "def f(x, n=1, flag=True, l=None, d=None, o=None):\n    global gi, gt, gl, gd\n" + body + "\n"
+        return (
+            HEADER
+            + "def f(x, n=1, flag=True, l=None, d=None, o=None):\n    global gi, gt, gl, gd\n"
+            + body
+            + "\n"
+        )
 
     # ---- the driver ----
 

@@ -7,7 +7,7 @@ import pytest
 from . import harness
 from .programs import parse
 
-PROGRAMS = parse(r'''
+PROGRAMS = parse(r"""
 ### attribute set and read back
 class A: pass
 a = A(); a.n = 1
@@ -877,7 +877,7 @@ def f(x):
 ---
 f(X)
 f(X)
-''')
+""")
 
 NOT_CAPTURED = {
     "exception after a partial mutation": "an exception leaves the function",

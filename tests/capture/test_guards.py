@@ -7,7 +7,7 @@ import pytest
 from . import harness
 from .programs import parse
 
-PROGRAMS = parse(r'''
+PROGRAMS = parse(r"""
 ### argument int
 def f(x, n): return x + n
 ---
@@ -1105,7 +1105,8 @@ def f(x, s, r): return x[s], list(r)
 f(X, slice(0, 1), range(2))
 f(X, slice(1, 2), range(3))
 f(X, slice(0, 1), range(2))
-''')
+""")
+
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_change_is_noticed(name: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from . import harness
 from .programs import parse
 
-PROGRAMS = parse(r'''
+PROGRAMS = parse(r"""
 ### returns an argument
 def f(x): return x
 ---
@@ -225,7 +225,7 @@ def f(x):
 [type(v).__name__ for v in f(X)]
 f(X)[1]["zz"]
 f(X)[:10]
-''')
+""")
 
 NOT_CAPTURED: dict[str, str] = {}
 

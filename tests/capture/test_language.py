@@ -7,7 +7,7 @@ import pytest
 from . import harness
 from .programs import parse
 
-PROGRAMS = parse(r'''
+PROGRAMS = parse(r"""
 ### arithmetic on ints and floats
 def f(x, n=3, s=0.5):
     return x * (n + 2) - s ** 2 + n // 2 + n % 2 + (n << 1) + (n & 1) - -s
@@ -1701,7 +1701,7 @@ def f(l, d):
 f([X, Y], {"k": 2})
 f([X, Y], {"k": 2, "z": 1})
 f([X], {})
-''')
+""")
 
 # Programs that are not captured: eager gives the same result, and this is why.
 NOT_CAPTURED = {
