@@ -60,7 +60,10 @@ def test_c_files_are_under_2000_lines():
 
 
 def test_headers_are_under_80_lines():
-    shared = {"cpython311.h", "capture.h"}  # what knows CPython's structs; the structs that all of a capture shares
+    shared = {
+        "cpython311.h",
+        "capture.h",
+    }  # what knows CPython's structs; the structs that all of a capture shares
     headers = [path for path in C_FILES if path.suffix == ".h" and path.name not in shared]
     assert [path.name for path in headers if lines(path) > 80] == []
 
