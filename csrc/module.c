@@ -4,6 +4,7 @@
 #include "hook.h"
 #include "interp.h"
 #include "record.h"
+#include "route.h"
 #include "rules.h"
 #include "shadow.h"
 #include "wrapper.h"
@@ -270,7 +271,7 @@ core_exec(PyObject *module)
         return MG_ERR;
     }
     if (mg_twin_types_ready() < 0 || mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 ||
-        mg_callable_types_ready() < 0 || mg_wrapper_types_ready() < 0) {
+        mg_callable_types_ready() < 0 || mg_route_types_ready() < 0 || mg_wrapper_types_ready() < 0) {
         return MG_ERR;
     }
     const struct {

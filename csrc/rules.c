@@ -8,6 +8,7 @@
 
 #include "callable.h"
 #include "record.h"
+#include "route.h"
 #include "world.h"
 #include "wrapper.h"
 
@@ -344,6 +345,16 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
     capture->addresses = capture->addresses || shows_address(callable);
     for (Py_ssize_t i = 0; i < ready && !capture->addresses; i++) { /* sorted(..., key=str) */
         capture->addresses = exposed[i] == (PyObject *)&PyUnicode_Type || shows_address(exposed[i]);
+    }
+    int called = mg_route_position(callable, count);
+    for (Py_ssize_t i = 0; i < ready; i++) {
+        if (i < count ? i == called : mg_route_is_called(callable, PyTuple_GET_ITEM(kwnames, i - count))) {
+            exposed[i] = mg_route_wrap(exposed[i]);
+            if (exposed[i] == NULL) {
+                exposed[i] = Py_NewRef(Py_None); /* to be dropped below */
+                break;
+            }
+        }
     }
     if (ready == total && !PyErr_Occurred()) {
         result = PyObject_Vectorcall(callable, exposed, (size_t)count, kwnames);
@@ -1127,6 +1138,10 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     }
     if (PyType_Check(callable)) {
         return call_class(capture, (PyTypeObject *)callable, args, count, kwnames);
+    }
+    PyObject *gotten;
+    if (kwnames == NULL && mg_route_getter(capture, callable, args, count, &gotten)) {
+        return gotten;
     }
     if (strcmp(type->tp_name, "functools._lru_cache_wrapper") == 0) {
         return call_cached(capture, callable, args, count, kwnames);

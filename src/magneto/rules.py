@@ -119,6 +119,7 @@ _HARMLESS_TYPES: tuple[type, ...] = (
 _CONSTANT_TYPES: tuple[type, ...] = (
     enum.EnumMeta, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, torch.finfo, torch.iinfo,
     functools.partial, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator,
+    operator.attrgetter, operator.itemgetter, operator.methodcaller,
     torch._ops._OpNamespace, torch._ops._Ops, range, slice, property, types.MappingProxyType,
     weakref.ReferenceType, type(torch._C._VariableFunctions),
 )  # fmt: skip

@@ -4,6 +4,7 @@ that changes the outside between the calls."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 HEADER = """
 class A:
@@ -103,7 +104,7 @@ class Writer:
             return self.pick("1", "2", "n", "gi")
         d = depth + 1
         choice = self.random.randrange(24)
-        simple = [
+        simple: list[Callable[[], str]] = [
             lambda: self.variable("int", "n", "gi", "3", "n"),
             lambda: self.pick("0", "1", "2", "-1", "5"),
             lambda: f"{self.objects()}.n",
@@ -133,7 +134,7 @@ class Writer:
 
     def truth(self, depth: int = 0) -> str:
         d = depth + 1
-        choices = [
+        choices: list[Callable[[], str]] = [
             lambda: "flag",
             lambda: f"{self.ints(d)} > {self.ints(d)}",
             lambda: f"{self.key()} in {self.dicts()}",
@@ -154,7 +155,7 @@ class Writer:
         if depth > 2:
             return self.pick("x", "gt", "gu", "x")
         d = depth + 1
-        choices = [
+        choices: list[Callable[[], str]] = [
             lambda: self.variable("tensor", "x", "gt", "gu", "x"),
             lambda: f"{self.objects()}.t",
             lambda: f"({self.tensors(d)} {self.pick('+', '-', '*')} {self.tensors(d)})",
@@ -202,7 +203,7 @@ class Writer:
             self.locals[kind].append(name)
 
     def mutate(self) -> None:
-        choices = [
+        choices: list[Callable[[], str]] = [
             lambda: f"{self.lists()}.append({self.values()})",
             lambda: f"{self.lists()}.insert(0, {self.ints()})",
             lambda: f"{self.lists()}.extend([{self.ints()}, {self.ints()}])",

@@ -870,6 +870,22 @@ def f(x, k, e):
 f(X, l, d)
 f(X, [1], {})
 f(X, l, {})
+### writes made by C functions
+class A:
+    def __init__(self): self.n = 1
+    def m(self): self.n += 1; return self.n
+a, l, t = A(), [1], [torch.zeros(3)]
+call = operator.methodcaller("m")
+def f(x):
+    list(map(setattr, [a], ["k"], [7]))
+    list(map(l.append, [5]))
+    list(map(torch.Tensor.add_, t, [1]))
+    return x + call(a) + sum(map(call, [a])), len(l), t[0] + 1
+---
+f(X)
+a.k, a.n, l, t
+f(X)
+a.k, a.n, l, t
 ### print is not lost
 def f(x):
     print("hello", x.shape)

@@ -1053,6 +1053,33 @@ def f(x, o): return x, str(o) == str(a), f"{o}" == repr(b), hash(o) == hash(b), 
 f(X, a)
 f(X, b)
 f(X, a)
+### attributes read by C functions
+class A: pass
+a = A(); a.n = 1; a.sub = a
+g, h = operator.attrgetter("n"), operator.attrgetter("sub.n", "n")
+def f(x): return x + g(a), h(a), sum(map(getattr, [a], ["n"])), functools.reduce(getattr, ["sub", "n"], a), max(map(g, [a])), sorted([a], key=g)
+---
+f(X)
+a.n = 5
+f(X)
+### items read by C functions
+d = {"a": [1], "b": [2]}
+g = operator.itemgetter("a")
+def f(x):
+    g(d).append(5)
+    return x + len(g(d)), list(map(operator.itemgetter("b"), [d]))
+---
+f(X)
+d["b"].append(1)
+f(X)
+### types asked for by C functions
+class A: pass
+a = A(); a.n = 1
+def f(x): return list(map(type, [x, a])), list(map(isinstance, [x, x], [nn.Parameter, torch.Tensor])), list(filter(callable, [a])), list(map(vars, [a]))
+---
+f(X)
+a.n = 3
+f(X)
 ### class name
 class A: pass
 a = A()
