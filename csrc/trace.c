@@ -31,7 +31,8 @@ run_subject(MgCapture *capture, const Subject *subject)
     PyThreadState *tstate = PyThreadState_Get();
     int collecting = PyGC_Disable(); /* finalizers of strangers must not run in captured frames */
     capture->entry_state = mg_rules_read_state();
-    capture->handled = tstate->exc_info->exc_value;
+    PyObject *handled = Py_XNewRef(tstate->exc_info->exc_value);
+    capture->handled = handled;
     PyObject *result = NULL;
     if (capture->entry_state != NULL) {
         capture->state = Py_NewRef(capture->entry_state);
@@ -49,6 +50,8 @@ run_subject(MgCapture *capture, const Subject *subject)
         mg_capture_current = outer;
         mg_hook_release();
     }
+    /* a capture that was aborted in an exception handler has not left it */
+    Py_XSETREF(tstate->exc_info->exc_value, handled);
     if (collecting) {
         PyGC_Enable();
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from magneto import _core
@@ -37,3 +39,21 @@ def faults(text: str, steps: tuple[str, ...]) -> int:
 def test_stopping_anywhere_leaves_everything_as_it_was(name: str) -> None:
     text, steps = PROGRAMS[name]
     assert faults(text, tuple(steps)[:3]) > 0
+
+
+def test_a_capture_that_stops_in_an_exception_handler_leaves_it() -> None:
+    def program(x: int) -> object:
+        try:
+            raise ValueError(x)
+        except ValueError:
+            print(end="")  # stops the capture
+            return sys.exc_info()[0]
+
+    compiled = _core.Compiled(program, None, lambda *rest: None)
+    for breaks in (0, 1):
+        compiled.breaks = breaks
+        compiled.reset()
+        assert compiled(1) is ValueError
+        assert sys.exc_info() == (None, None, None)
+        with pytest.raises(RuntimeError, match="No active exception"):
+            raise
