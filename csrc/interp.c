@@ -133,6 +133,14 @@ drop(PyObject **sp, Py_ssize_t count)
     return sp;
 }
 
+/* The exception that is being handled, NULL if there is none. Borrowed. */
+static inline PyObject *
+handled_now(PyThreadState *tstate)
+{
+    PyObject *exc = tstate->exc_info->exc_value;
+    return exc == Py_None ? NULL : exc;
+}
+
 /* Empties the stack down to `base`. */
 static PyObject **
 drop_all(PyObject **sp, PyObject **base)
@@ -340,6 +348,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     const uint8_t probe = MG_CHECKS || mg_interp_counting || capture != NULL || compiled != NULL ? 255 : 0;
     int chained = 0; /* the next instruction belongs to the one before it */
     int skip = 0;    /* instructions to be executed before capture is tried again */
+    PyObject *const handled_before = compiled != NULL ? handled_now(tstate) : NULL; /* borrowed, only compared */
     const int called_directly = capture != NULL ? mg_trace_direct(capture) : 0;
     const int direct = capture != NULL && capture->direct; /* the caller is captured code, not C code */
     MgUnit *break_next = NULL, *await_next = NULL;
@@ -1628,6 +1637,9 @@ instrument:
             else {
                 PyObject *value = NULL;
                 MgExit *onward = NULL;
+                if (handled_now(tstate) != handled_before) {
+                    goto hand_over; /* in an exception handler, which only CPython can leave */
+                }
                 frame->prev_instr = next - 1;
                 switch (mg_callable_continue(compiled, tstate, frame, next, sp, &value, &onward)) {
                     case MG_CONTINUE_RETURN:
