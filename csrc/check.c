@@ -214,7 +214,9 @@ mg_check_state(PyThreadState *tstate, MgFrame *frame, const MgCFrame *link, cons
     if (tstate->cframe != link || link->current_frame != frame) {
         fail(frame, next, "the frame is not the current one", 0, 1);
     }
-    if (link->previous == NULL || frame->previous != link->previous->current_frame) {
+    /* a capture that starts in the middle of a frame executes it under two links */
+    if (link->previous == NULL ||
+        (frame->previous != link->previous->current_frame && frame != link->previous->current_frame)) {
         fail(frame, next, "the frame is not linked to its caller", 0, 1);
     }
     if (frame->stacktop != -1) {
