@@ -18,8 +18,9 @@ int mg_callable_limit = 8;
 
 /* The arguments of a call as the function's locals hold them. */
 typedef struct {
-    PyObject **values; /* borrowed, but for the last two kinds */
+    PyObject **values; /* strong once they are held: code that runs meanwhile may replace a default */
     int count;
+    int held;
     PyObject *rest;     /* strong: the *args tuple, or NULL */
     PyObject *keywords; /* strong: the **kwargs dict, or NULL */
     PyObject *small[32];
@@ -28,6 +29,9 @@ typedef struct {
 static void
 bound_clear(Bound *bound)
 {
+    for (int i = 0; bound->held && i < bound->count; i++) {
+        Py_DECREF(bound->values[i]);
+    }
     Py_XDECREF(bound->rest);
     Py_XDECREF(bound->keywords);
     if (bound->values != bound->small) {
@@ -62,6 +66,7 @@ bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize
     int offset = self != NULL;
     bound->count = positional + named + has_rest + has_keywords;
     bound->rest = bound->keywords = NULL;
+    bound->held = 0;
     bound->values = bound->count <= 32 ? bound->small : PyMem_Malloc(sizeof(PyObject *) * (size_t)bound->count);
     if (bound->values == NULL) {
         PyErr_NoMemory();
@@ -132,6 +137,10 @@ bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize
             }
         }
     }
+    for (int i = 0; i < bound->count; i++) {
+        Py_INCREF(bound->values[i]);
+    }
+    bound->held = 1;
     return 1;
 }
 
@@ -226,7 +235,7 @@ explain_miss(MgCompiled *self, PyObject *const *arguments)
 {
     PyObject *list = PyList_New(0);
     for (int i = 0; list != NULL && i < self->entry_count; i++) {
-        MgEntry *entry = self->entries[i];
+        MgEntry *entry = (MgEntry *)Py_NewRef((PyObject *)self->entries[i]); /* its text may run any code */
         PyObject **registers = PyMem_Malloc(sizeof(PyObject *) * (size_t)(entry->guards.step_count + 1));
         int failed = -1;
         PyObject *text = NULL;
@@ -237,6 +246,7 @@ explain_miss(MgCompiled *self, PyObject *const *arguments)
             text = PyUnicode_FromString("the backend's guard on its inputs");
         }
         PyMem_Free(registers);
+        Py_DECREF(entry);
         if (text == NULL || PyList_Append(list, text) < 0) {
             Py_CLEAR(list);
         }
@@ -342,7 +352,7 @@ capture_once(MgCompiled *self, const Subject *subject, long *stop, Told *told)
     int again = *stop > 0;
     *stop = 0;
     PyObject *result = subject->frame != NULL
-                           ? mg_trace_frame(capture, PyThreadState_Get(), subject->frame, subject->next, subject->sp)
+                           ? mg_trace_frame(capture, subject->frame, subject->next, subject->sp)
                            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
@@ -448,11 +458,11 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     Bound bound;
     int fits = bind((PyFunctionObject *)function, object, args, PyVectorcall_NARGS(nargsf), kwnames, &bound);
     PyObject *result = NULL;
+    MgExit *exit = NULL;
+    int found = 0;
     if (fits < 0) {
         goto done;
     }
-    int found = 0;
-    MgExit *exit = NULL;
     if (fits > 0) {
         result = try_entries(self, self->entries, self->entry_count, bound.values, &found, &exit);
         if (found != 0) {
@@ -560,12 +570,10 @@ does_something(MgEntry *entry)
 }
 
 MgContinue
-mg_callable_continue(PyObject *owner, PyThreadState *tstate, MgFrame *frame, MgUnit *next, PyObject **sp,
-                     PyObject **result, MgExit **exit)
+mg_callable_continue(PyObject *owner, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result, MgExit **exit)
 {
     MgCompiled *self = (MgCompiled *)owner;
     int offset = (int)(next - mg_frame_code_start(frame)), depth = (int)(sp - frame->localsplus);
-    (void)tstate;
     MgPoint *point = find_point(self, frame, offset, depth);
     if (point == NULL) {
         return MG_CONTINUE_ERROR;
@@ -573,21 +581,28 @@ mg_callable_continue(PyObject *owner, PyThreadState *tstate, MgFrame *frame, MgU
     if (point->given_up || point->globals != frame->f_globals || mg_capture_current != NULL) {
         return MG_CONTINUE_PLAIN;
     }
-    int found = 0, at = (int)(point - self->points);
+    int found = 0;
     *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
     if (found == 0) {
         int limit = self->limit < 0 ? mg_callable_limit : self->limit;
-        point = &self->points[at]; /* the table may have moved */
+        point = find_point(self, frame, offset, depth); /* the backend's guard may have run any code */
+        if (point == NULL) {
+            return MG_CONTINUE_ERROR;
+        }
         if (point->entry_count >= limit) {
             return MG_CONTINUE_PLAIN;
         }
         Subject subject = {.frame = frame, .next = next, .sp = sp};
         MgEntry *entry = capture_subject(self, &subject);
-        point = &self->points[at]; /* the table may have moved */
+        if (entry == NULL && PyErr_Occurred()) {
+            return MG_CONTINUE_ERROR;
+        }
+        point = find_point(self, frame, offset, depth); /* so may the backend: the table may be another */
+        if (point == NULL) {
+            Py_XDECREF(entry);
+            return MG_CONTINUE_ERROR;
+        }
         if (entry == NULL) {
-            if (PyErr_Occurred()) {
-                return MG_CONTINUE_ERROR;
-            }
             point->given_up = ++point->failures > 2;
             return MG_CONTINUE_PLAIN;
         }
@@ -603,7 +618,10 @@ mg_callable_continue(PyObject *owner, PyThreadState *tstate, MgFrame *frame, MgU
         }
         *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
         if (found == 0) {
-            point->given_up = 1;
+            point = find_point(self, frame, offset, depth);
+            if (point != NULL) {
+                point->given_up = 1;
+            }
             return PyErr_Occurred() ? MG_CONTINUE_ERROR : MG_CONTINUE_PLAIN;
         }
     }
@@ -641,8 +659,15 @@ compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
 static void
 drop_entries(MgCompiled *self)
 {
-    for (int i = 0; i < self->point_count; i++) {
-        MgPoint *point = &self->points[i];
+    MgPoint *points = self->points;
+    MgEntry **entries = self->entries;
+    int point_count = self->point_count, count = self->entry_count;
+    self->points = NULL;
+    self->entries = NULL;
+    self->point_count = self->entry_count = self->entry_room = 0;
+    self->changes++; /* all is taken out before anything is dropped: dropping can run any code */
+    for (int i = 0; i < point_count; i++) {
+        MgPoint *point = &points[i];
         for (int k = 0; k < point->entry_count; k++) {
             Py_DECREF(point->entries[k]);
         }
@@ -650,14 +675,7 @@ drop_entries(MgCompiled *self)
         Py_DECREF(point->code);
         Py_DECREF(point->globals);
     }
-    self->changes++;
-    PyMem_Free(self->points);
-    self->points = NULL;
-    self->point_count = 0;
-    MgEntry **entries = self->entries;
-    int count = self->entry_count;
-    self->entries = NULL;
-    self->entry_count = self->entry_room = 0;
+    PyMem_Free(points);
     for (int i = 0; i < count; i++) {
         Py_DECREF(entries[i]);
     }

@@ -51,8 +51,8 @@ typedef enum {
 } MgContinue;
 
 /* The rest of a frame, from `next` with the stack up to `sp`, is a capture point: finds or makes an entry, and runs it. */
-MgContinue mg_callable_continue(PyObject *owner, PyThreadState *tstate, MgFrame *frame, MgUnit *next, PyObject **sp,
-                                PyObject **result, MgExit **exit);
+MgContinue mg_callable_continue(PyObject *owner, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result,
+                                MgExit **exit);
 
 extern PyTypeObject MgCompiled_Type;
 int mg_callable_types_ready(void);

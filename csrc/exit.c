@@ -222,24 +222,22 @@ find_live(PyCodeObject *code)
 int
 mg_exit_is_live(PyCodeObject *code, int offset, int slot)
 {
-    static MgTable
-        known; /* code -> bits; a code object that was captured is kept alive by its entries, or its memory is
-                             found again by the same name: hence the name is compared too */
+    static MgTable known; /* code -> bits; the code objects in it are kept alive */
     if (slot >= code->co_nlocals || slot >= 64 || code->co_nlocalsplus > 64) {
         return 1; /* cells, and what has no bit */
     }
-    uint64_t *live = mg_table_get(&known, code, code->co_linetable);
+    uint64_t *live = mg_table_get(&known, code, NULL);
     if (live == NULL) {
         live = find_live(code);
         if (live == NULL) {
             return 1;
         }
-        Py_INCREF(code); /* for good: captured code is not made anew often */
-        if (mg_table_set(&known, code, code->co_linetable, live) < 0) {
+        if (mg_table_set(&known, code, NULL, live) < 0) {
             PyErr_Clear();
             PyMem_Free(live);
             return 1;
         }
+        Py_INCREF(code); /* for good: code that breaks is not made anew often */
     }
     if (PyBytes_AS_STRING(code->co_localspluskinds)[slot] & CO_FAST_CELL) {
         return 1;

@@ -1641,7 +1641,7 @@ instrument:
                     goto hand_over; /* in an exception handler, which only CPython can leave */
                 }
                 frame->prev_instr = next - 1;
-                switch (mg_callable_continue(compiled, tstate, frame, next, sp, &value, &onward)) {
+                switch (mg_callable_continue(compiled, frame, next, sp, &value, &onward)) {
                     case MG_CONTINUE_RETURN:
                         sp = drop_all(sp, locals + code->co_nlocalsplus);
                         frame->stacktop = (int)(sp - locals);

@@ -24,6 +24,7 @@ typedef struct {
     MgFrame *frame;
 } Subject;
 
+/* Runs what is captured, in tracing mode; the interpreter's and torch's state are looked after. New result. */
 static PyObject *
 run_subject(MgCapture *capture, const Subject *subject)
 {
@@ -74,10 +75,9 @@ mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size
 }
 
 PyObject *
-mg_trace_frame(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, MgUnit *next, PyObject **sp)
+mg_trace_frame(MgCapture *capture, MgFrame *frame, MgUnit *next, PyObject **sp)
 {
-    (void)tstate;
-    int count = (int)(sp - frame->localsplus), room = frame->f_code->co_nlocalsplus + frame->f_code->co_stacksize;
+    int count = (int)(sp - frame->localsplus);
     PyObject **saved = PyMem_Calloc((size_t)count + 1, sizeof(PyObject *));
     if (saved == NULL) {
         return PyErr_NoMemory();
@@ -86,7 +86,6 @@ mg_trace_frame(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, MgUnit
     for (int i = 0; i < count; i++) {
         saved[i] = Py_XNewRef(frame->localsplus[i]);
     }
-    (void)room;
     frame->prev_instr = next - 1;
     frame->stacktop = count;
     capture->point = 1;

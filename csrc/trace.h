@@ -17,7 +17,7 @@ mg_capture_active(void)
 PyObject *mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
 /* Captures the rest of a frame, from `next` with the stack up to `sp`; the frame is put back as it was. */
-PyObject *mg_trace_frame(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, MgUnit *next, PyObject **sp);
+PyObject *mg_trace_frame(MgCapture *capture, MgFrame *frame, MgUnit *next, PyObject **sp);
 
 /* For tests: captures stop before their n-th instruction; 0 for never. */
 extern long mg_trace_fault;
