@@ -109,6 +109,7 @@ mg_capture_free(MgCapture *capture)
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     MgCapture *outer = mg_capture_current;
+    int collecting = PyGC_Disable(); /* those of strangers must run, but not here */
     mg_hook_acquire();
     mg_capture_current = capture;
     capture->ending = 1;
@@ -160,6 +161,9 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->interrupt);
     mg_capture_current = outer;
     mg_hook_release();
+    if (collecting) {
+        PyGC_Enable();
+    }
     PyErr_Restore(type, value, traceback);
     PyMem_Free(capture);
 }

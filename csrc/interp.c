@@ -378,11 +378,12 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     OP(NOP)
         DISPATCH();
 
-    OP(RESUME)
+    OP(RESUME) {
         if (oparg < 2) {
             DISPATCH_SERVING();
         }
-    DISPATCH();
+        DISPATCH();
+    }
 
     OP(POP_TOP) {
         PyObject *value = POP();
@@ -390,9 +391,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         DISPATCH();
     }
 
-    OP(PUSH_NULL)
+    OP(PUSH_NULL) {
         PUSH(NULL);
-    DISPATCH();
+        DISPATCH();
+    }
 
     OP(COPY) {
         PyObject *value = PEEK(oparg);
@@ -577,9 +579,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         DISPATCH();
     }
 
-    OP(DELETE_NAME)
+    OP(DELETE_NAME) {
         ERROR_IF(mg_ops_delete_name(frame, NAME_AT(oparg)) < 0);
-    DISPATCH();
+        DISPATCH();
+    }
 
     OP(LOAD_ATTR) {
         PyObject *owner = TOP();
@@ -1027,17 +1030,20 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     /* ---- jumps ---- */
 
-    OP(JUMP_FORWARD)
+    OP(JUMP_FORWARD) {
         next += oparg;
-    DISPATCH();
+        DISPATCH();
+    }
 
-    OP(JUMP_BACKWARD)
+    OP(JUMP_BACKWARD) {
         next -= oparg;
-    DISPATCH_SERVING();
+        DISPATCH_SERVING();
+    }
 
-    OP(JUMP_BACKWARD_NO_INTERRUPT)
+    OP(JUMP_BACKWARD_NO_INTERRUPT) {
         next -= oparg;
-    DISPATCH();
+        DISPATCH();
+    }
 
     OP(POP_JUMP_FORWARD_IF_FALSE) {
         int truth = take_truth(capture, POP());
@@ -1296,9 +1302,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     /* ---- calls ---- */
 
-    OP(KW_NAMES)
+    OP(KW_NAMES) {
         kwnames = PyTuple_GET_ITEM(consts, oparg);
-    DISPATCH_CHAINED(0);
+        DISPATCH_CHAINED(0);
+    }
 
     OP(PRECALL) { /* a bound method in the callable's place becomes function and self */
         PyObject *callable = PEEK(oparg + 1);
@@ -1381,9 +1388,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         DISPATCH();
     }
 
-    OP(SETUP_ANNOTATIONS)
+    OP(SETUP_ANNOTATIONS) {
         ERROR_IF(mg_ops_setup_annotations(frame) < 0);
-    DISPATCH();
+        DISPATCH();
+    }
 
     OP(PRINT_EXPR) {
         PyObject *value = POP();
@@ -1427,9 +1435,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     /* ---- exceptions and context managers ---- */
 
-    OP(LOAD_ASSERTION_ERROR)
+    OP(LOAD_ASSERTION_ERROR) {
         PUSH(Py_NewRef(PyExc_AssertionError));
-    DISPATCH();
+        DISPATCH();
+    }
 
     OP(RAISE_VARARGS) {
         PyObject *cause = oparg == 2 ? POP() : NULL;
