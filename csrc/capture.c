@@ -100,6 +100,18 @@ mg_capture_new(void)
 }
 
 void
+mg_node_clear(MgNode *node)
+{
+    Py_CLEAR(node->target);
+    Py_CLEAR(node->args);
+    Py_CLEAR(node->kwargs);
+    Py_CLEAR(node->value);
+    Py_CLEAR(node->stack);
+    Py_CLEAR(node->real);
+    Py_CLEAR(node->name);
+}
+
+void
 mg_capture_free(MgCapture *capture)
 {
     if (capture == NULL) {
@@ -118,14 +130,7 @@ mg_capture_free(MgCapture *capture)
         capture->reason = MG_REASON_EXCEPTION;
     }
     for (int i = 0; i < capture->node_count; i++) {
-        MgNode *node = &capture->nodes[i];
-        Py_XDECREF(node->target);
-        Py_XDECREF(node->args);
-        Py_XDECREF(node->kwargs);
-        Py_XDECREF(node->value);
-        Py_XDECREF(node->stack);
-        Py_XDECREF(node->real);
-        Py_XDECREF(node->name);
+        mg_node_clear(&capture->nodes[i]);
     }
     for (int i = 0; i < capture->guard_count; i++) {
         Py_XDECREF(capture->guards[i].expected);

@@ -160,6 +160,9 @@ int mg_capture_types_ready(void);
 MgCapture *mg_capture_new(void);
 void mg_capture_free(MgCapture *capture);
 
+/* Drops what a node owns. */
+void mg_node_clear(MgNode *node);
+
 /* Ends the capture with a reason; `detail` is a printf-like text and may be NULL. Sets the exception that unwinds all
  * captured frames, which no handler of theirs can catch, and gives MG_ERR. */
 int mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ...);

@@ -280,13 +280,7 @@ entry_dealloc(MgEntry *self)
             PyMem_Free(self->operations[i].dead);
             Py_XDECREF(self->operations[i].kwnames);
         }
-        Py_XDECREF(node->target);
-        Py_XDECREF(node->args);
-        Py_XDECREF(node->kwargs);
-        Py_XDECREF(node->value);
-        Py_XDECREF(node->stack);
-        Py_XDECREF(node->real);
-        Py_XDECREF(node->name);
+        mg_node_clear(node);
     }
     for (int i = 0; i < self->frame_count; i++) {
         Py_XDECREF(self->frames[i].code);
