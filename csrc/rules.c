@@ -939,17 +939,28 @@ call_weakref(MgCapture *capture, PyObject *reference)
     return view;
 }
 
-/* 1 for a function of TorchDynamo's own: it keeps books that are no part of the program. */
-static int
-is_bookkeeping(PyFunctionObject *function)
+/* What a function says of itself: RULE_NONE if nothing. */
+static Rule
+function_rule(PyFunctionObject *function)
 {
+    static PyObject *mark;
+    if (mark == NULL && (mark = PyUnicode_InternFromString("_torchdynamo_disable")) == NULL) {
+        PyErr_Clear();
+        return RULE_BREAK;
+    }
+    if (function->func_dict != NULL && PyDict_GetItemWithError(function->func_dict, mark) == Py_True) {
+        return RULE_BREAK;
+    }
     PyObject *module = function->func_module;
-    if (module == NULL || !PyUnicode_CheckExact(module) || !PyUnicode_IS_COMPACT_ASCII(module) ||
-        PyUnicode_GET_LENGTH(module) < 13) {
-        return 0;
+    if (module == NULL || !PyUnicode_CheckExact(module) || !PyUnicode_IS_COMPACT_ASCII(module)) {
+        return RULE_NONE;
     }
     const char *text = (const char *)PyUnicode_1BYTE_DATA(module);
-    return memcmp(text, "torch._dynamo", 13) == 0 && (text[13] == '.' || text[13] == '\0');
+    if (strncmp(text, "torch._dynamo", 13) != 0 || (text[13] != '.' && text[13] != '\0')) {
+        return RULE_NONE;
+    }
+    /* TorchDynamo's own functions are not looked into; those that number modules keep books, and are simply called */
+    return strcmp(text + 13, ".mutation_guard") == 0 ? RULE_CONSTANT : RULE_BREAK;
 }
 
 /* A builtin method bound to what captured code sees of its object. New; `method` itself if that is the same. */
@@ -1056,10 +1067,11 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     if (rule > RULE_INLINE) {
         return call_special(capture, rule, callable, args, count, kwnames);
     }
-    if (type == &PyFunction_Type && is_bookkeeping((PyFunctionObject *)callable)) {
-        return call_special(capture, RULE_CONSTANT, callable, args, count, kwnames);
-    }
     if (type == &PyFunction_Type) { /* inlined: its frame is captured */
+        rule = function_rule((PyFunctionObject *)callable);
+        if (rule != RULE_NONE) {
+            return call_special(capture, rule, callable, args, count, kwnames);
+        }
         capture->direct_pending = capture->pure;
         capture->direct = 1;
         PyObject *result = PyObject_Vectorcall(callable, args, nargsf, kwnames);

@@ -57,6 +57,7 @@ class Settings:
             captured=observer.captured,
             fullgraph=self.fullgraph,
         )
+        compiled.breaks = not self.fullgraph
         _made.add(compiled)
         return compiled
 

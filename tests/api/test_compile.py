@@ -355,12 +355,13 @@ def test_unsupported_shows_the_users_line_for_code_in_torch():
     assert "container.py" not in str(caught.value)
 
 
-def test_without_fullgraph_the_call_runs_in_eager():
+def test_without_fullgraph_the_graph_breaks():
     f = magneto.compile(lambda x: x.sum().item() + 1, backend="eager")
     for _ in range(4):
         assert f(torch.ones(2)) == 3.0
-    assert f.failures > 0
-    assert sum(magneto.counters["graph_break"].values()) == f.failures
+    assert f.failures == 0
+    assert sum(magneto.counters["graph_break"].values()) == 1
+    assert [entry.operations for entry in f.entries()] == [1]
 
 
 def test_abort_leaves_no_effects_behind():
@@ -518,7 +519,7 @@ def test_explain_of_a_break():
         return x.sum().item()
 
     output = magneto.explain(f)(torch.ones(2))
-    assert (output.graph_count, output.graph_break_count) == (0, 1)
+    assert (output.graph_count, output.graph_break_count, output.op_count) == (1, 1, 1)
     assert output.break_reasons[0].user_stack[-1].line.strip() == "return x.sum().item()"
     assert "return x.sum().item()" in str(output)
 

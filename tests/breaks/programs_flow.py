@@ -1,0 +1,3 @@
+from capture.programs import parse
+
+PROGRAMS = parse("")
