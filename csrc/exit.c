@@ -219,25 +219,38 @@ find_live(PyCodeObject *code)
     return live;
 }
 
+/* The same, found once and kept with the code object. NULL without an exception if there is no room for it. */
+static const uint64_t *
+known_live(PyCodeObject *code)
+{
+    static Py_ssize_t index = -1;
+    void *live = NULL;
+    if (index < 0) {
+        index = _PyEval_RequestCodeExtraIndex(PyMem_Free);
+    }
+    if (index < 0 || (_PyCode_GetExtra((PyObject *)code, index, &live) == 0 && live != NULL)) {
+        return live;
+    }
+    live = find_live(code);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (live != NULL && mg_code_set_extra(code, index, live) < 0) {
+        PyMem_Free(live);
+        live = NULL;
+    }
+    PyErr_Restore(type, value, traceback);
+    return live;
+}
+
 int
 mg_exit_is_live(PyCodeObject *code, int offset, int slot)
 {
-    static MgTable known; /* code -> bits; the code objects in it are kept alive */
     if (slot >= code->co_nlocals || slot >= 64 || code->co_nlocalsplus > 64) {
         return 1; /* cells, and what has no bit */
     }
-    uint64_t *live = mg_table_get(&known, code, NULL);
+    const uint64_t *live = known_live(code);
     if (live == NULL) {
-        live = find_live(code);
-        if (live == NULL) {
-            return 1;
-        }
-        if (mg_table_set(&known, code, NULL, live) < 0) {
-            PyErr_Clear();
-            PyMem_Free(live);
-            return 1;
-        }
-        Py_INCREF(code); /* for good: code that breaks is not made anew often */
+        return 1;
     }
     if (PyBytes_AS_STRING(code->co_localspluskinds)[slot] & CO_FAST_CELL) {
         return 1;

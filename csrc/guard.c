@@ -7,9 +7,9 @@
 #include "rules.h"
 #include "shadow.h"
 
-/* 1 or 0; parameters are leaves. */
+/* 1 for a leaf, as parameters are; 2 for a view of one; 0 for others. */
 static int
-is_leaf(PyObject *tensor)
+leafness(PyObject *tensor)
 {
     if (Py_IS_TYPE(tensor, mg_torch.parameter)) {
         return 1;
@@ -19,7 +19,7 @@ is_leaf(PyObject *tensor)
         PyErr_Clear();
     }
     Py_XDECREF(leaf);
-    return leaf == Py_True;
+    return leaf == Py_True ? 1 : 2 * mg_torch_views_leaf(tensor);
 }
 
 /* 1 or 0; only a complex tensor can be. */
@@ -68,7 +68,7 @@ tensor_check(PyObject *tensor)
     check->device_type = info.device_type;
     check->device_index = info.device_index;
     check->requires_grad = requires_grad;
-    check->is_leaf = !requires_grad || is_leaf(tensor);
+    check->leafness = requires_grad ? leafness(tensor) : 1;
     check->conjugate = is_conjugate(tensor, info.dtype);
     return check;
 }
@@ -286,7 +286,7 @@ same_tensor(PyObject *tensor, const MgTensorCheck *check)
     if (requires_grad < 0 || requires_grad != check->requires_grad) {
         return requires_grad < 0 ? -1 : 0;
     }
-    return (!requires_grad || is_leaf(tensor) == check->is_leaf) &&
+    return (!requires_grad || leafness(tensor) == check->leafness) &&
            is_conjugate(tensor, info.dtype) == check->conjugate;
 }
 

@@ -176,6 +176,19 @@ mg_torch_requires_grad(PyObject *tensor)
     return result;
 }
 
+int
+mg_torch_views_leaf(PyObject *tensor)
+{
+    PyObject *base = PyObject_GetAttr(tensor, MG_STRING("_base"));
+    PyObject *leaf = base == NULL || base == Py_None ? NULL : PyObject_GetAttr(base, MG_STRING("is_leaf"));
+    Py_XDECREF(base);
+    Py_XDECREF(leaf);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+    }
+    return leaf == Py_True;
+}
+
 PyObject *
 mg_torch_dtype_object(PyObject *tensor, int32_t dtype)
 {

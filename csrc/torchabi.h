@@ -48,6 +48,9 @@ int mg_torch_read(PyObject *tensor, MgTensor *info);
 /* 1, 0 or -1. */
 int mg_torch_requires_grad(PyObject *tensor);
 
+/* 1 if a tensor that requires grad and is no leaf is a view of one. Anything that fails counts as 0. */
+int mg_torch_views_leaf(PyObject *tensor);
+
 /* The torch.dtype or torch.device for what mg_torch_read gave; borrowed, kept for good. `tensor` is an example. */
 PyObject *mg_torch_dtype_object(PyObject *tensor, int32_t dtype);
 PyObject *mg_torch_device_object(PyObject *tensor, int32_t type, int32_t index);

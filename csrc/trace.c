@@ -313,16 +313,13 @@ mg_trace_call_ex(MgCapture *capture, PyObject *callable, PyObject *positional, P
         }
         goto done;
     }
-    if (arguments == exposed || Py_REFCNT(arguments) > 1) { /* its items are to be swapped */
-        Py_SETREF(arguments, PyTuple_GetSlice(exposed, 0, PyTuple_GET_SIZE(exposed)));
-        if (arguments != NULL && arguments == exposed) {
-            Py_ssize_t size = PyTuple_GET_SIZE(exposed);
-            PyObject *copy = PyTuple_New(size);
-            for (Py_ssize_t i = 0; copy != NULL && i < size; i++) {
-                PyTuple_SET_ITEM(copy, i, Py_NewRef(PyTuple_GET_ITEM(exposed, i)));
-            }
-            Py_SETREF(arguments, copy);
+    Py_ssize_t size = PyTuple_GET_SIZE(arguments);
+    if (size > 0 && (arguments == exposed || Py_REFCNT(arguments) > 1)) { /* its items are to be swapped */
+        PyObject *copy = PyTuple_New(size);
+        for (Py_ssize_t i = 0; copy != NULL && i < size; i++) {
+            PyTuple_SET_ITEM(copy, i, Py_NewRef(PyTuple_GET_ITEM(arguments, i)));
         }
+        Py_SETREF(arguments, copy);
         if (arguments == NULL) {
             goto done;
         }

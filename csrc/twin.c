@@ -28,10 +28,12 @@ static PyObject *
 meta_repr(MgMeta *self)
 {
     return PyUnicode_FromFormat(
-        "meta(%S, %S, %S, strides=%S%s%s%s%s%s)", self->dtype, self->device, self->sizes, self->strides,
+        "meta(%S, %S, %S, strides=%S%s%s%s%s%s%s%s)", self->dtype, self->device, self->sizes, self->strides,
         self->flags & MG_META_REQUIRES_GRAD ? ", requires_grad" : "",
         self->flags & MG_META_NON_LEAF ? ", non-leaf" : "", self->flags & MG_META_PARAMETER ? ", parameter" : "",
-        self->flags & MG_META_CONJUGATE ? ", conjugate" : "", self->flags & MG_META_NEGATIVE ? ", negative" : "");
+        self->flags & MG_META_CONJUGATE ? ", conjugate" : "", self->flags & MG_META_NEGATIVE ? ", negative" : "",
+        self->flags & MG_META_LEAF_VIEW ? ", view of a leaf" : "",
+        self->flags & MG_META_MULTI_VIEW ? ", one of several views" : "");
 }
 
 static PyMemberDef meta_members[] = {
@@ -145,7 +147,7 @@ mg_meta_of_tensor(PyObject *tensor)
         if (leaf == NULL) {
             return NULL;
         }
-        flags |= leaf == Py_True ? 0 : MG_META_NON_LEAF;
+        flags |= leaf == Py_True ? 0 : MG_META_NON_LEAF | (mg_torch_views_leaf(tensor) ? MG_META_LEAF_VIEW : 0);
         Py_DECREF(leaf);
     }
     if (Py_TYPE(tensor) == mg_torch.parameter) {

@@ -11,6 +11,9 @@ enum {
     MG_META_PARAMETER = 4,
     MG_META_CONJUGATE = 8, /* its values are the conjugates of what its memory holds */
     MG_META_NEGATIVE = 16, /* its values are the negatives of what its memory holds */
+    /* of a tensor that requires grad, and that for this reason can't be changed in place in grad mode: */
+    MG_META_LEAF_VIEW = 32,  /* a view of a leaf */
+    MG_META_MULTI_VIEW = 64, /* one of several views that one operation gave */
 };
 
 /* What is known of a tensor without its data. Interned: equal metadata is one object. */

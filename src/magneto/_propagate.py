@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._C._autograd import CreationMeta, _get_creation_meta, _set_creation_meta
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -14,7 +15,7 @@ from torch._subclasses.fake_tensor import (
 
 from magneto import _core
 
-REQUIRES_GRAD, NON_LEAF, PARAMETER, CONJUGATE, NEGATIVE = 1, 2, 4, 8, 16
+REQUIRES_GRAD, NON_LEAF, PARAMETER, CONJUGATE, NEGATIVE, LEAF_VIEW, MULTI_VIEW = 1, 2, 4, 8, 16, 32, 64
 
 _mode: FakeTensorMode | None = None
 
@@ -29,27 +30,35 @@ def fake_mode() -> FakeTensorMode:
 
 def _with_history(fake: torch.Tensor) -> torch.Tensor:
     """The same tensor as the result of an operation: it requires grad and is no leaf, nor a view of one."""
-    if (
-        0 in fake.stride() and fake.numel() > 1
-    ):  # expanded: nothing can write to it, so it may be a view of a leaf
-        return fake.requires_grad_(True).view_as(fake)
     leaf = torch.empty((), dtype=fake.dtype, device=fake.device, requires_grad=True)
-    return fake.copy_(leaf)
+    if 0 not in fake.stride() or fake.numel() <= 1:
+        return fake.copy_(leaf)
+    # expanded: nothing can be written to all of it
+    last = sum((size - 1) * stride for size, stride in zip(fake.shape, fake.stride(), strict=True))
+    memory = torch.empty(last + 1, dtype=fake.dtype, device=fake.device).copy_(leaf)
+    made = memory.as_strided(fake.shape, fake.stride())
+    made = made.conj() if fake.is_conj() else made
+    return torch._neg_view(made) if fake.is_neg() else made
 
 
 def make_fake(meta: Any, mode: FakeTensorMode) -> torch.Tensor:
     """A FakeTensor with this metadata."""
     with mode, torch.inference_mode(False), torch.enable_grad():
         fake = torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device=meta.device)
+        if meta.flags & LEAF_VIEW:
+            fake = fake.requires_grad_(True)[...]
         if meta.flags & CONJUGATE:
             fake = fake.conj()
         if meta.flags & NEGATIVE:
             fake = torch._neg_view(fake)
-        if meta.flags & REQUIRES_GRAD:
+        if meta.flags & REQUIRES_GRAD and not meta.flags & LEAF_VIEW:
             if meta.flags & NON_LEAF:
                 fake = _with_history(fake)
             else:
                 fake.requires_grad_(True)
+        if meta.flags & MULTI_VIEW:
+            fake = fake[...]
+            _set_creation_meta(fake, CreationMeta.MULTI_OUTPUT_NODE)
         if meta.flags & PARAMETER:
             fake._is_param = True
     return fake
@@ -62,6 +71,11 @@ def meta_of(tensor: torch.Tensor) -> Any:
         flags |= REQUIRES_GRAD
         if not tensor.is_leaf:
             flags |= NON_LEAF
+            base = tensor._base
+            if base is not None and base.is_leaf:
+                flags |= LEAF_VIEW
+            if base is not None and _get_creation_meta(tensor) == CreationMeta.MULTI_OUTPUT_NODE:
+                flags |= MULTI_VIEW
     if getattr(tensor, "_is_param", False):
         flags |= PARAMETER
     if tensor.is_conj():
@@ -71,6 +85,11 @@ def meta_of(tensor: torch.Tensor) -> Any:
     if tensor.layout != torch.strided:
         raise _Unsupported(f"layout {tensor.layout}")
     return _core.meta(tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride(), flags)
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether several elements of a tensor are at one place in memory."""
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 class _Unsupported(Exception):
@@ -197,6 +216,7 @@ def _propagate(
                 return slice(convert(value.start), convert(value.stop), convert(value.step))
             return value
 
+        versions = [fake._version for fake in fakes.values()]
         fake_args = convert(args)
         fake_kwargs = convert(kwargs)
         with mode:
@@ -208,6 +228,8 @@ def _propagate(
         wrapped = results.wrap(result)
         changes = []
         for index, (fake, (_, meta)) in enumerate(zip(fakes.values(), inputs, strict=True)):
+            if fake._version != versions[index] and _overlaps(fake):
+                raise RuntimeError("an expanded tensor is changed in place")  # FakeTensors never complain
             now = meta_of(fake)
             if now is not meta:
                 changes.append((index, now))

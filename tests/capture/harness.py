@@ -266,7 +266,12 @@ class Side:
         seen = {
             "result": walk(result),
             "exception": None if raised is None else (type(raised).__qualname__, walk(raised.args)),
-            "cause": None if raised is None else (type(raised.__cause__), type(raised.__context__)),
+            "cause": None
+            if raised is None
+            else (
+                type(raised.__cause__).__qualname__,
+                type(raised.__context__).__qualname__,
+            ),
             "printed": printed.getvalue(),
             "random": torch.random.get_rng_state().tolist()[:64],
             "state": (before, after),
@@ -282,8 +287,14 @@ def compile_text(text: str, filename: str) -> types.CodeType:
     return compile(text, filename, "exec", dont_inherit=True)
 
 
-def run(text: str, steps: Iterable[str], limit: int = 64, compile: Any = None) -> Report:
-    """Run a program on both sides; raises Difference where they are not the same."""
+def run(
+    text: str,
+    steps: Iterable[str],
+    limit: int = 64,
+    compile: Any = None,
+    before: Callable[[], None] = lambda: None,
+) -> Report:
+    """Run a program on both sides; raises Difference where they are not the same. `before` is called before each step."""
     report = Report()
 
     def failed(reason: str, _text: str, detail: str | None, _where: Any) -> None:
@@ -298,6 +309,7 @@ def run(text: str, steps: Iterable[str], limit: int = 64, compile: Any = None) -
     eager, captured = Side(text, None), Side(text, compile or core)
     for number, step in enumerate(steps):
         expected = eager.step(step)
+        before()
         found = captured.step(step)
         for (name, a), (other, b) in zip(expected, found, strict=False):
             if name != other or a != b:

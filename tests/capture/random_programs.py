@@ -67,6 +67,8 @@ class CM:
 class Writer:
     """Writes one program."""
 
+    header = HEADER
+
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.lines: list[str] = []
@@ -305,7 +307,7 @@ class Writer:
         self.add(f"return r, {parts}" if parts else "return r")
         body = "\n".join(self.lines)
         return (
-            HEADER
+            self.header
             + "def f(x, n=1, flag=True, l=None, d=None, o=None):\n    global gi, gt, gl, gd\n"
             + body
             + "\n"

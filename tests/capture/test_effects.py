@@ -886,6 +886,48 @@ f(X)
 a.k, a.n, l, t
 f(X)
 a.k, a.n, l, t
+### a view of a leaf changed in place
+l, w = [], T(2, 3).requires_grad_()
+def f(x):
+    l.append(1)
+    y = x.t()
+    try:
+        y.mul_(2)
+    except RuntimeError as e:
+        l.append(str(e))
+    return x + 1
+---
+f(w)
+f(w.t())
+f(X)
+f((w * 1).t())
+### one of several views changed in place
+l, w = [], T(2, 3).requires_grad_()
+def f(x):
+    l.append(1)
+    y = (x * 1).unbind(0)[0][:1]
+    try:
+        y.mul_(2)
+    except RuntimeError as e:
+        l.append(str(e))
+    return x + 1
+---
+f(w)
+f(X)
+### an expanded tensor changed in place
+l = []
+def f(x):
+    l.append(1)
+    y = x.sum(0, keepdim=True).expand(2, 3)
+    try:
+        y.mul_(2)
+    except RuntimeError as e:
+        l.append(str(e))
+    y[:1].mul_(3)
+    return x + 1, y
+---
+f(X)
+f(T(2, 3).requires_grad_())
 ### print is not lost
 def f(x):
     print("hello", x.shape)
@@ -898,6 +940,9 @@ f(X)
 NOT_CAPTURED = {
     "exception after a partial mutation": "an exception leaves the function",
     "exception out of an operation": "an exception leaves the function",
+    "a view of a leaf changed in place": "an operation fails",
+    "one of several views changed in place": "an operation fails",
+    "an expanded tensor changed in place": "an operation fails",
     "print is not lost": "print has an effect outside of Python",
 }
 

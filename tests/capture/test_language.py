@@ -1696,7 +1696,7 @@ vars(a)
 ### star args passthrough of lists
 def g(*a, k=0, **kw): return sum(a) + k + len(kw)
 def f(l, d):
-    return g(*l, **d), g(*l, *l), g(*[v + 1 for v in l])
+    return g(*l, **d), g(*l, *l), g(*[v + 1 for v in l]), g(*[], **{}), g(*iter([]), *())
 ---
 f([X, Y], {"k": 2})
 f([X, Y], {"k": 2, "z": 1})
