@@ -257,19 +257,41 @@ explain_miss(MgCompiled *self, PyObject *const *arguments)
 
 /* ---- capturing ---- */
 
-/* Tells Python that a capture was aborted; it may raise (fullgraph). MG_OK or MG_ERR. */
+/* Why a capture has stopped. */
+typedef struct {
+    MgReason reason;
+    PyObject *detail; /* strong, or NULL */
+    PyObject *where;  /* strong, or NULL */
+} Stop;
+
+static void
+stop_clear(Stop *stop)
+{
+    Py_CLEAR(stop->detail);
+    Py_CLEAR(stop->where);
+    stop->reason = MG_REASON_NONE;
+}
+
+/* Tells Python why a graph ends, or why there is none; it may raise (fullgraph). MG_OK or MG_ERR. */
 static int
-tell_failure(MgCompiled *self, MgCapture *capture)
+tell_stop(MgCompiled *self, const Stop *stop)
+{
+    PyObject *result = PyObject_CallFunction(
+        self->failed, "ssOO", mg_reason_name(stop->reason), mg_reason_text(stop->reason),
+        stop->detail == NULL ? Py_None : stop->detail, stop->where == NULL ? Py_None : stop->where);
+    Py_XDECREF(result);
+    return result == NULL ? MG_ERR : MG_OK;
+}
+
+/* Tells Python that a capture was aborted, and puts off the next. */
+static int
+tell_failure(MgCompiled *self, const Stop *stop)
 {
     self->failures++;
     if (!self->fullgraph) {
         self->skip = self->failures < 2 ? 0 : self->failures < 20 ? 1 << (self->failures - 2) : 1 << 18;
     }
-    PyObject *result = PyObject_CallFunction(
-        self->failed, "ssOO", mg_reason_name(capture->reason), mg_reason_text(capture->reason),
-        capture->detail == NULL ? Py_None : capture->detail, capture->where == NULL ? Py_None : capture->where);
-    Py_XDECREF(result);
-    return result == NULL ? MG_ERR : MG_OK;
+    return tell_stop(self, stop);
 }
 
 /* Gives the graph of a new entry to the backend. MG_OK or MG_ERR. */
@@ -318,99 +340,144 @@ typedef struct {
     PyObject **sp;
 } Subject;
 
-/* Tells Python of a break: why the graph ends here. */
-static int
-tell_break(MgCompiled *self, MgCapture *capture)
-{
-    int failures = self->failures, skip = self->skip;
-    int result = tell_failure(self, capture);
-    self->failures = failures;
-    self->skip = skip;
-    return result;
-}
-
-/* Why the first of several tries has stopped: what the user is told. */
+/* One try of a capture. */
 typedef struct {
-    MgReason reason;
-    PyObject *detail; /* strong, or NULL */
-    PyObject *where;  /* strong, or NULL */
-} Told;
+    long stop;            /* in: the instruction to stop at, or 0; out: the same for the next try, or 0 */
+    MgReason stop_reason; /* in: the reason to stop there */
+    long lost;            /* out: how far it got until something lived that can't be built again, or 0 */
+    Stop why;             /* out: why it stopped */
+} Try;
 
-/* One try: an entry, or NULL. *stop is the instruction to stop at, if it must be tried again; else 0. */
+/* An entry, or NULL: with an exception, or without one if nothing came of it. */
 static MgEntry *
-capture_once(MgCompiled *self, const Subject *subject, long *stop, Told *told)
+capture_once(MgCompiled *self, const Subject *subject, Try *try)
 {
     MgEntry *entry = NULL;
     MgCapture *capture = mg_capture_new();
+    long stop = try->stop;
+    try->stop = try->lost = 0;
+    stop_clear(&try->why);
     if (capture == NULL) {
-        *stop = 0;
         return NULL;
     }
     capture->can_break = self->breaks && !self->fullgraph;
-    capture->stop = *stop;
-    capture->stop_reason = told->reason;
-    int again = *stop > 0;
-    *stop = 0;
+    capture->stop = stop;
+    capture->stop_reason = try->stop_reason;
     PyObject *result = subject->frame != NULL
                            ? mg_trace_frame(capture, subject->frame, subject->next, subject->sp)
                            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
+    int can_break = capture->can_break && capture->reason != MG_REASON_EXCEPTION;
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
         Py_DECREF(result);
     }
-    else if (mg_exit_ready(capture) && capture->reason != MG_REASON_EXCEPTION) {
+    else if (can_break && mg_exit_ready(capture)) {
         PyErr_Clear();
         entry = mg_entry_new(capture, NULL);
     }
-    else if (capture->can_break && capture->restart > 0 && capture->reason != MG_REASON_EXCEPTION) {
-        *stop = capture->restart;
-        if (!again) {
-            *told = (Told){capture->reason, Py_XNewRef(capture->detail), Py_XNewRef(capture->where)};
-        }
+    else if (can_break && capture->restart > 0) {
+        try->stop = capture->restart;
     }
-    if (again && *stop == 0 && capture->reason == told->reason) {
-        Py_XSETREF(capture->detail, Py_XNewRef(told->detail));
-        Py_XSETREF(capture->where, Py_XNewRef(told->where));
+    if (entry == NULL && can_break && capture->refused) {
+        try->lost = capture->steps;
+    }
+    try->why = (Stop){capture->reason, Py_XNewRef(capture->detail), Py_XNewRef(capture->where)};
+    if (entry != NULL || capture->reason != MG_REASON_NONE) {
+        PyErr_Clear();
     }
     int restored = mg_rules_restore_state(capture);
     if (capture->interrupt != NULL) {
-        *stop = 0;
-        Py_CLEAR(entry);
         PyErr_SetObject((PyObject *)Py_TYPE(capture->interrupt), capture->interrupt);
     }
-    else if (*stop > 0) {
-        PyErr_Clear();
-    }
-    else if (entry == NULL && capture->reason != MG_REASON_NONE) {
-        PyErr_Clear();
-        if (restored == MG_OK) {
-            tell_failure(self, capture);
-        }
-    }
-    else if (restored < 0 || (entry != NULL && entry->frames != NULL && tell_break(self, capture) < 0)) {
+    if (capture->interrupt != NULL || restored < 0) {
+        try->stop = try->lost = 0;
         Py_CLEAR(entry);
     }
     mg_capture_free(capture);
     return entry;
 }
 
+/* The same, again and again while a capture has to stop earlier than the one before. The reason of the first is kept
+ * if that is where the last stopped. */
+static MgEntry *
+capture_until(MgCompiled *self, const Subject *subject, Try *try)
+{
+    enum { LIMIT = 16 };
+    MgEntry *entry = NULL;
+    Stop first = {.reason = try->stop_reason};
+    for (int i = 0; i < LIMIT; i++) {
+        entry = capture_once(self, subject, try);
+        if (try->stop == 0) {
+            break;
+        }
+        if (first.reason == MG_REASON_NONE) {
+            first = try->why;
+            try->why = (Stop){MG_REASON_NONE, NULL, NULL};
+            try->stop_reason = first.reason;
+        }
+    }
+    if (first.where != NULL && try->why.reason == first.reason) {
+        stop_clear(&try->why);
+        try->why = first;
+    }
+    else {
+        stop_clear(&first);
+    }
+    try->stop = 0;
+    return entry;
+}
+
+/* Something lives at the end of what was captured that can't be built again, a suspended generator say: finds the last
+ * place before it exists. An entry that stops there, or NULL. */
+static MgEntry *
+capture_before(MgCompiled *self, const Subject *subject, long lost, MgReason reason)
+{
+    enum { LIMIT = 16 };
+    MgEntry *best = NULL;
+    Try try = {0};
+    long low = 0, high = lost;
+    for (int i = 0; i < LIMIT && high - low > 1 && !PyErr_Occurred(); i++) {
+        try.stop = low + (high - low) / 2;
+        try.stop_reason = reason;
+        long middle = try.stop;
+        MgEntry *entry = capture_until(self, subject, &try);
+        if (entry != NULL) {
+            Py_XSETREF(best, entry);
+            low = middle;
+        }
+        else {
+            high = middle;
+        }
+    }
+    stop_clear(&try.why);
+    if (PyErr_Occurred()) {
+        Py_CLEAR(best);
+    }
+    return best;
+}
+
 /* Captures a call. A new entry, or NULL: with an exception, or without one if the call is to be made in CPython. */
 static MgEntry *
 capture_subject(MgCompiled *self, const Subject *subject)
 {
-    MgEntry *entry = NULL;
     self->captures++;
     double start = now();
-    long stop = 0;
-    Told first = {MG_REASON_NONE, NULL, NULL};
-    for (int tries = 0; tries < 8; tries++) {
-        entry = capture_once(self, subject, &stop, &first);
-        if (stop == 0) {
-            break;
-        }
+    Try try = {0};
+    MgEntry *entry = capture_until(self, subject, &try);
+    if (entry == NULL && try.lost > 0) {
+        entry = capture_before(self, subject, try.lost, try.why.reason);
     }
-    Py_XDECREF(first.detail);
-    Py_XDECREF(first.where);
+    int status = MG_OK;
+    if (entry == NULL && !PyErr_Occurred() && try.why.reason != MG_REASON_NONE) {
+        status = tell_failure(self, &try.why);
+    }
+    else if (entry != NULL && entry->frames != NULL) {
+        status = tell_stop(self, &try.why);
+    }
+    stop_clear(&try.why);
+    if (status < 0) {
+        Py_CLEAR(entry);
+    }
     if (entry == NULL) {
         return NULL;
     }
@@ -444,6 +511,14 @@ tell_miss(MgCompiled *self, PyObject *const *arguments, int limit)
     return result;
 }
 
+/* The call as it is, in CPython; what it calls may be captured on its own. */
+static PyObject *
+call_plainly(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *owner = self->breaks && !self->fullgraph ? (PyObject *)self : NULL;
+    return mg_hook_call_watched(owner, self->function, args, nargsf, kwnames);
+}
+
 static PyObject *
 compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -460,6 +535,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     PyObject *result = NULL;
     MgExit *exit = NULL;
     int found = 0;
+    PyObject *outer = mg_hook_watch(NULL); /* neither graphs nor backends are to be captured */
     if (fits < 0) {
         goto done;
     }
@@ -479,7 +555,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     if (fits == 0 || self->skip > 0 || self->entry_count >= limit) {
         self->skip -= self->skip > 0;
-        result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+        result = call_plainly(self, args, nargsf, kwnames);
         goto done;
     }
     if (self->entry_count > 0 && tell_miss(self, bound.values, 0) < 0) {
@@ -490,7 +566,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     MgEntry *entry = capture_subject(self, &subject);
     if (entry == NULL) {
         if (!PyErr_Occurred()) {
-            result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+            result = call_plainly(self, args, nargsf, kwnames);
         }
         goto done;
     }
@@ -506,7 +582,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         result = try_entries(self, self->entries, self->entry_count, bound.values, &found, &exit);
         if (found == 0 && !PyErr_Occurred()) { /* its guards do not hold for the very call it was made from */
             PyErr_Clear();
-            result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+            result = call_plainly(self, args, nargsf, kwnames);
         }
     }
     Py_DECREF(entry);
@@ -514,10 +590,12 @@ done:
     bound_clear(&bound);
     if (exit != NULL) { /* it stops at a break: the frames are made, and go on */
         mg_hook_acquire();
+        mg_hook_watch((PyObject *)self);
         result = mg_exit_enter(exit, 0);
         mg_hook_release();
         mg_exit_release(exit);
     }
+    mg_hook_watch(outer);
     return result;
 }
 
@@ -569,10 +647,9 @@ does_something(MgEntry *entry)
     return entry->node_count > entry->input_count || entry->frames != NULL;
 }
 
-MgContinue
-mg_callable_continue(PyObject *owner, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result, MgExit **exit)
+static MgContinue
+continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result, MgExit **exit)
 {
-    MgCompiled *self = (MgCompiled *)owner;
     int offset = (int)(next - mg_frame_code_start(frame)), depth = (int)(sp - frame->localsplus);
     MgPoint *point = find_point(self, frame, offset, depth);
     if (point == NULL) {
@@ -629,6 +706,15 @@ mg_callable_continue(PyObject *owner, MgFrame *frame, MgUnit *next, PyObject **s
         return MG_CONTINUE_EXIT;
     }
     return *result != NULL ? MG_CONTINUE_RETURN : MG_CONTINUE_ERROR;
+}
+
+MgContinue
+mg_callable_continue(PyObject *owner, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result, MgExit **exit)
+{
+    PyObject *outer = mg_hook_watch(NULL);
+    MgContinue how = continue_frame((MgCompiled *)owner, frame, next, sp, result, exit);
+    mg_hook_watch(outer);
+    return how;
 }
 
 /* ---- the type ---- */

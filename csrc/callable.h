@@ -48,6 +48,7 @@ typedef enum {
     MG_CONTINUE_PLAIN,      /* nothing more to capture: CPython goes on */
     MG_CONTINUE_RETURN,     /* it returns *result */
     MG_CONTINUE_EXIT,       /* it goes on at *exit */
+    MG_CONTINUE_STEP,       /* one more instruction, and then again */
 } MgContinue;
 
 /* The rest of a frame, from `next` with the stack up to `sp`, is a capture point: finds or makes an entry, and runs it. */

@@ -142,12 +142,12 @@ struct MgCapture {
     int snapshot_count;
     int inner_direct; /* the frame that was taken last was called by an instruction of the next one */
     int inner_lost;   /* the frame that was left last can't be made again */
+    int refused;      /* an object that lives on can't be built again */
     int root_taken;
     int pure;           /* what is called now gives its result to the call instruction as it is */
     int direct_pending; /* the next frame is called that way */
     int point;          /* the root is a frame in the middle, not a call */
     int point_count;    /* the slots of that frame */
-    PyObject *handled;  /* borrowed: the exception that was being handled when the capture started */
 };
 
 /* The capture of this thread, or NULL. */

@@ -169,6 +169,21 @@ mg_frame_locals_written(PyThreadState *tstate)
 }
 
 int
+mg_code_prologue(PyCodeObject *code)
+{
+    int count = 0;
+    for (Py_ssize_t i = 0; i < Py_SIZE(code);) {
+        int opcode = mg_opcode_base[_Py_OPCODE(_PyCode_CODE(code)[i])];
+        count += opcode != EXTENDED_ARG; /* a prefix is part of the instruction that follows */
+        if (opcode == RESUME) {
+            break;
+        }
+        i += 1 + mg_opcode_caches[opcode];
+    }
+    return count;
+}
+
+int
 mg_code_set_extra(PyCodeObject *code, Py_ssize_t index, void *extra)
 {
     /* CPython makes room for all indices that were ever asked for, and calls the free function of each index for which

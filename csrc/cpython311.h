@@ -100,6 +100,9 @@ void mg_traceback_here(PyThreadState *tstate, MgFrame *frame);
 void mg_trace_exception(PyThreadState *tstate, MgFrame *frame);
 void mg_trace_unwind(PyThreadState *tstate, MgFrame *frame);
 
+/* How many instructions a frame executes before the first of its body. */
+int mg_code_prologue(PyCodeObject *code);
+
 /* Keeps `extra` with a code object, at an index of _PyEval_RequestCodeExtraIndex. */
 int mg_code_set_extra(PyCodeObject *code, Py_ssize_t index, void *extra);
 

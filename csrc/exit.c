@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "except.h"
+#include "place.h"
 
 static __thread struct {
     MgExit *exit; /* strong: to be taken by the next frame of its function */
@@ -73,13 +74,12 @@ snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **
     return MG_OK;
 }
 
-/* 1 if the frame can be made again in the middle: a plain function's, with no exception being handled. */
+/* 1 if the frame can be made again in the middle: a plain function's. A function of the
+ * standard library is called again as a whole: nobody gains by a capture of its innards. */
 static int
 can_rebuild(MgCapture *capture, MgFrame *frame)
 {
-    PyThreadState *tstate = PyThreadState_Get();
-    PyObject *handled = tstate->exc_info->exc_value;
-    if (handled != NULL && handled != Py_None && handled != capture->handled) {
+    if (capture->reason != MG_REASON_FAULT && mg_place_of(frame->f_code) == MG_PLACE_LIBRARY) {
         return 0;
     }
     return frame->owner == FRAME_OWNED_BY_THREAD && (frame->f_code->co_flags & CO_OPTIMIZED) != 0 &&
@@ -100,7 +100,7 @@ is_untouched(const MgCapture *capture, long step, int is_call)
 
 void
 mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject **before_sp, const MgUnit *after,
-             PyObject **after_sp, long step, int direct)
+             PyObject **after_sp, long step, int direct, long raised)
 {
     if (!capture->can_break) {
         return;
@@ -111,6 +111,12 @@ mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject 
         mg_exit_clear(capture);
         capture->inner_lost = 1;
         capture->restart = 0;
+    }
+    else if (raised > 0) { /* an exception can't be made again with its traceback: stop before it is raised */
+        mg_exit_clear(capture);
+        capture->restart = raised;
+        capture->inner_lost = 0;
+        result = MG_OK;
     }
     else if (innermost && !is_untouched(capture, step, after != NULL)) {
         capture->restart = step;

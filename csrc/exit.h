@@ -25,9 +25,10 @@ typedef struct {
 /* Called as an aborted capture unwinds through a frame: takes the frame, if a break is possible here. `before` is the
  * instruction that could not be captured, with the stack before it; `after` is what follows a call, with the stack
  * before the result is pushed, or NULL if the instruction is no call. `direct` says whether the frame was called by an
- * instruction of the frame below it with nothing in between. */
+ * instruction of the frame below it with nothing in between; `raised` is the number of the instruction that raised what
+ * the frame is handling, or 0. */
 void mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject **before_sp, const MgUnit *after,
-                  PyObject **after_sp, long step, int direct);
+                  PyObject **after_sp, long step, int direct, long raised);
 
 /* A number that grows with all that a capture has seen: reads, guards, operations. */
 static inline long

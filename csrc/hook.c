@@ -14,6 +14,8 @@
 
 #include "exit.h"
 #include "interp.h"
+#include "place.h"
+#include "rules.h"
 #include "trace.h"
 
 #include <pthread.h>
@@ -22,6 +24,8 @@
 typedef struct {
     int interpreting;    /* depth of mg_hook_interpret on this thread */
     MgFrame *passing_on; /* the frame that is on its way to the hook below ours */
+    PyObject *owner;     /* borrowed: the compiled callable that captures frames which start now, or NULL */
+    PyObject *spared;    /* borrowed: the code whose next frame it leaves alone, or NULL */
 } ThreadState;
 
 static __thread ThreadState thread __attribute__((tls_model("initial-exec")));
@@ -75,6 +79,41 @@ uninstall(void)
     }
 }
 
+/* 1 if a frame that starts in CPython may be captured on its own: a plain function's, of the user's code. */
+static int
+is_worth_watching(MgFrame *frame)
+{
+    PyCodeObject *code = frame->f_code;
+    if (thread.spared == (PyObject *)code) {
+        thread.spared = NULL;
+        return 0;
+    }
+    if (frame->owner != FRAME_OWNED_BY_THREAD || (code->co_flags & CO_OPTIMIZED) == 0 ||
+        (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) != 0) {
+        return 0;
+    }
+    MgPlace place = mg_place_of(code);
+    return place == MG_PLACE_USER || place == MG_PLACE_MODULES;
+}
+
+/* A frame below code that a compiled callable has left to CPython. */
+static PyObject *
+eval_watched(PyThreadState *tstate, MgFrame *frame, int throwflag)
+{
+    PyObject *owner = thread.owner, *spared = thread.spared;
+    if (mg_rules_is_disabled((PyObject *)frame->f_func)) {
+        thread.owner = NULL;
+        PyObject *result = _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+        thread.owner = owner;
+        thread.spared = spared;
+        return result;
+    }
+    if (throwflag || !is_worth_watching(frame)) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
+    return mg_interp_watch(tstate, frame, owner);
+}
+
 static PyObject *
 hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
 {
@@ -86,6 +125,9 @@ hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
     if (hook.all || thread.interpreting || mg_capture_active() != NULL) {
         hook.frames++;
         return mg_interp_eval(tstate, frame, throwflag);
+    }
+    if (thread.owner != NULL && mg_capture_current == NULL) {
+        return eval_watched(tstate, frame, throwflag);
     }
     _PyFrameEvalFunction below = hook.below;
     if (hook.users == 0) { /* somebody sat on top of us when we wanted to leave, or a fork took our users */
@@ -158,6 +200,32 @@ mg_hook_interpret(PyObject *callable, PyObject *const *args, size_t nargsf, PyOb
     PyObject *result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
     thread.interpreting--;
     mg_hook_release();
+    return result;
+}
+
+PyObject *
+mg_hook_watch(PyObject *owner)
+{
+    PyObject *before = thread.owner;
+    thread.owner = owner;
+    return before;
+}
+
+PyObject *
+mg_hook_call_watched(PyObject *owner, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *outer = mg_hook_watch(owner), *spared = thread.spared;
+    PyObject *function = PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable;
+    if (owner != NULL) {
+        thread.spared = PyFunction_Check(function) ? ((PyFunctionObject *)function)->func_code : NULL;
+        mg_hook_acquire();
+    }
+    PyObject *result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+    if (owner != NULL) {
+        mg_hook_release();
+    }
+    thread.owner = outer;
+    thread.spared = spared;
     return result;
 }
 

@@ -17,6 +17,14 @@ int mg_hook_interpret_all(int enable);
 /* Calls `callable` with every frame below it, on this thread, executed by the interpreter. */
 PyObject *mg_hook_interpret(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
+/* Calls `callable` in CPython on behalf of a compiled callable: the functions that run below are captured on their own,
+ * if they are worth it; its own frame is not. With NULL nothing below is captured. */
+PyObject *mg_hook_call_watched(PyObject *owner, PyObject *callable, PyObject *const *args, size_t nargsf,
+                               PyObject *kwnames);
+
+/* Sets who captures the frames that this thread starts in CPython, or NULL; borrowed. Gives who it was before. */
+PyObject *mg_hook_watch(PyObject *owner);
+
 /* What tests want to know: whether the hook is installed, its users, and the frames executed so far. */
 int mg_hook_installed(void);
 int mg_hook_users(void);

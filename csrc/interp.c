@@ -314,7 +314,7 @@ append_string(PyObject **locals, const MgUnit *store, PyObject *left, PyObject *
 /* ---- the loop ---- */
 
 static PyObject *
-run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int index)
+run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int index, PyObject *watcher)
 {
     if (MG_UNLIKELY(frame == NULL)) { /* mg_interp_init asks for the labels */
 #define MG_LABEL(NAME) [NAME] = &&op_##NAME,
@@ -343,12 +343,14 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     PyObject **sp = locals + frame->stacktop;
     PyObject *kwnames = NULL; /* borrowed from consts; between KW_NAMES and CALL */
     const MgExit *const first_exit = exit;
-    PyObject *const compiled = exit != NULL ? exit->owner : NULL; /* borrowed: the exit is released by our caller */
+    PyObject *const compiled = exit != NULL ? exit->owner : watcher;          /* borrowed: our caller holds it */
     MgCapture *const capture = compiled != NULL ? NULL : mg_capture_active(); /* NULL in plain mode */
     const uint8_t probe = MG_CHECKS || mg_interp_counting || capture != NULL || compiled != NULL ? 255 : 0;
-    int chained = 0; /* the next instruction belongs to the one before it */
-    int skip = 0;    /* instructions to be executed before capture is tried again */
-    PyObject *const handled_before = compiled != NULL ? handled_now(tstate) : NULL; /* borrowed, only compared */
+    int chained = 0;                                         /* the next instruction belongs to the one before it */
+    int skip = watcher != NULL ? mg_code_prologue(code) : 0; /* instructions to be executed before capture is tried */
+    /* Borrowed: while this frame handles an exception, its stack holds what was handled before. */
+    PyObject *const handled_before = compiled != NULL || capture != NULL ? handled_now(tstate) : NULL;
+    long handler_step = 0; /* the instruction that raised what this frame is handling */
     const int called_directly = capture != NULL ? mg_trace_direct(capture) : 0;
     const int direct = capture != NULL && capture->direct; /* the caller is captured code, not C code */
     MgUnit *break_next = NULL, *await_next = NULL;
@@ -1646,11 +1648,12 @@ instrument:
             else {
                 PyObject *value = NULL;
                 MgExit *onward = NULL;
-                if (handled_now(tstate) != handled_before) {
-                    goto hand_over; /* in an exception handler, which only CPython can leave */
-                }
                 frame->prev_instr = next - 1;
-                switch (mg_callable_continue(compiled, frame, next, sp, &value, &onward)) {
+                int handling = handled_now(tstate) != handled_before || opcode == PUSH_EXC_INFO || opcode == RERAISE;
+                switch (handling ? MG_CONTINUE_STEP /* a handler is not captured: on to its end */
+                                 : mg_callable_continue(compiled, frame, next, sp, &value, &onward)) {
+                    case MG_CONTINUE_STEP:
+                        break;
                     case MG_CONTINUE_RETURN:
                         sp = drop_all(sp, locals + code->co_nlocalsplus);
                         frame->stacktop = (int)(sp - locals);
@@ -1700,7 +1703,7 @@ resume:
 stopped:
     /* The capture must stop before this instruction. */
     mg_exit_take(capture, frame, break_next, break_sp, await_sp != NULL ? await_next : NULL, await_sp, break_step,
-                 called_directly);
+                 called_directly, handled_now(tstate) != handled_before ? handler_step : 0);
     sp = break_sp;
     goto unwind;
 
@@ -1744,6 +1747,9 @@ unwind:
         MgHandler handler;
         PyObject **base = locals + code->co_nlocalsplus;
         int aborted = capture != NULL && capture->reason != MG_REASON_NONE; /* no handler may see that */
+        if (MG_UNLIKELY(aborted) && handled_now(tstate) != handled_before) {
+            Py_XSETREF(tstate->exc_info->exc_value, Py_XNewRef(handled_before));
+        }
         if (aborted || !mg_except_find(code, (int)(next - 1 - mg_frame_code_start(frame)), &handler)) {
             while (sp > base) {
                 PyObject *value = POP();
@@ -1768,6 +1774,9 @@ unwind:
         }
         PUSH(mg_except_take(tstate));
         next = mg_frame_code_start(frame) + handler.target;
+        if (handled_now(tstate) == handled_before) {
+            handler_step = break_step;
+        }
         DISPATCH();
     }
 
@@ -1809,7 +1818,7 @@ error_traced:
 void
 mg_interp_init(void)
 {
-    run(NULL, NULL, 0, NULL, 0);
+    run(NULL, NULL, 0, NULL, 0, NULL);
 }
 
 /* ---- the C stack ----
@@ -1864,13 +1873,25 @@ mg_interp_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
     if (tstate->cframe->use_tracing) { /* a trace or profile function wants CPython's own events */
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
-    return run(tstate, frame, throwflag, NULL, 0);
+    return run(tstate, frame, throwflag, NULL, 0, NULL);
 }
 
 PyObject *
 mg_interp_resume(PyThreadState *tstate, MgFrame *frame, MgExit *exit, int index)
 {
-    PyObject *result = run(tstate, frame, 0, exit, index);
+    PyObject *result = run(tstate, frame, 0, exit, index, NULL);
     mg_exit_release(exit);
+    return result;
+}
+
+PyObject *
+mg_interp_watch(PyThreadState *tstate, MgFrame *frame, PyObject *owner)
+{
+    if (stack_exhausted() || tstate->cframe->use_tracing) {
+        return _PyEval_EvalFrameDefault(tstate, frame, 0);
+    }
+    Py_INCREF(owner);
+    PyObject *result = run(tstate, frame, 0, NULL, 0, owner);
+    Py_DECREF(owner);
     return result;
 }

@@ -10,6 +10,9 @@ PyObject *mg_interp_eval(PyThreadState *tstate, MgFrame *frame, int throwflag);
 /* Executes a frame that an exit has made, from where it stopped. Takes the reference to the exit. */
 PyObject *mg_interp_resume(PyThreadState *tstate, MgFrame *frame, MgExit *exit, int index);
 
+/* Executes a frame that starts under a compiled callable, though not captured by it: it may be captured on its own. */
+PyObject *mg_interp_watch(PyThreadState *tstate, MgFrame *frame, PyObject *owner);
+
 /* Must be called once before the first frame is executed. */
 void mg_interp_init(void);
 

@@ -56,6 +56,7 @@ static int
 refuse(MgPlanner *planner, PyObject *value)
 {
     MgReason reason = PyGen_CheckExact(value) || PyCoro_CheckExact(value) ? MG_REASON_GENERATOR : MG_REASON_REBUILD;
+    planner->capture->refused = 1;
     mg_capture_abort(planner->capture, reason, "%s", Py_TYPE(value)->tp_name);
     return -1;
 }
@@ -169,6 +170,14 @@ slots_of(PyObject *value)
     return pairs;
 }
 
+/* 1 for a builtin exception class whose instances hold no more than their arguments. */
+static int
+is_plain_exception(PyTypeObject *base)
+{
+    return PyType_IsSubtype(base, (PyTypeObject *)PyExc_BaseException) &&
+           base->tp_basicsize == (Py_ssize_t)sizeof(PyBaseExceptionObject);
+}
+
 /* What a value holds besides attributes: a container or plain value of a builtin type, new; None if there is nothing;
  * NULL without an exception if it can't be told. */
 static PyObject *
@@ -177,6 +186,11 @@ content_of(PyObject *value, PyTypeObject *base)
     PyObject *content = NULL;
     if (base == &PyBaseObject_Type || base == mg_namespace_type) {
         return Py_NewRef(Py_None);
+    }
+    if (is_plain_exception(base)) { /* one that was raised has a traceback, which can't be made again */
+        PyBaseExceptionObject *exc = (PyBaseExceptionObject *)value;
+        int fresh = exc->traceback == NULL && exc->context == NULL && exc->cause == NULL && exc->notes == NULL;
+        return fresh ? Py_XNewRef(exc->args) : NULL;
     }
     if (base == &PyLong_Type) {
         return _PyLong_Copy((PyLongObject *)value);
@@ -536,7 +550,7 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
         return add_iterator(planner, value);
     }
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE || type == mg_defaultdict_type || type == mg_deque_type ||
-        type == mg_namespace_type) {
+        type == mg_namespace_type || is_plain_exception(type)) {
         return add_instance(planner, value);
     }
     return refuse(planner, value);
@@ -758,7 +772,9 @@ build_fresh(Build *context, int index)
                 if (content == NULL && PyErr_Occurred()) {
                     return NULL;
                 }
-                PyObject *arguments = content == NULL ? PyTuple_New(0) : PyTuple_Pack(1, content);
+                PyObject *arguments = content == NULL            ? PyTuple_New(0)
+                                      : is_plain_exception(base) ? Py_NewRef(content)
+                                                                 : PyTuple_Pack(1, content);
                 *slot = arguments == NULL ? NULL : base->tp_new(type, arguments, NULL);
                 Py_XDECREF(arguments);
             }

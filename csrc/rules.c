@@ -7,6 +7,7 @@
 #include "rules.h"
 
 #include "callable.h"
+#include "place.h"
 #include "record.h"
 #include "route.h"
 #include "world.h"
@@ -162,6 +163,10 @@ mg_rules_configure(PyObject *tables)
         if (value != NULL) {
             Py_XSETREF(*wanted[i].slot, Py_NewRef(value));
         }
+    }
+    PyObject *places = PyDict_GetItemString(tables, "places");
+    if (places != NULL && mg_place_configure(places) < 0) {
+        return MG_ERR;
     }
     PyObject *calls = PyDict_GetItemString(tables, "calls");
     return calls == NULL ? MG_OK : take_calls(calls);
@@ -961,6 +966,13 @@ function_rule(PyFunctionObject *function)
     }
     /* TorchDynamo's own functions are not looked into; those that number modules keep books, and are simply called */
     return strcmp(text + 13, ".mutation_guard") == 0 ? RULE_CONSTANT : RULE_BREAK;
+}
+
+int
+mg_rules_is_disabled(PyObject *function)
+{
+    return PyFunction_Check(function) &&
+           (rule_of(function) == RULE_BREAK || function_rule((PyFunctionObject *)function) == RULE_BREAK);
 }
 
 /* A builtin method bound to what captured code sees of its object. New; `method` itself if that is the same. */

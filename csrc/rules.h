@@ -15,6 +15,7 @@ PyObject *mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const 
 PyObject *mg_rules_call_tuple(MgCapture *capture, PyObject *callable, PyObject *args, PyObject *kwargs);
 
 /* 1 or 0. */
+int mg_rules_is_disabled(PyObject *function);          /* neither it nor what it calls is to be captured */
 int mg_rules_is_constant_type(PyTypeObject *type);     /* immutable objects, guarded by identity */
 int mg_rules_is_harmless_type(PyTypeObject *type);     /* C types whose methods touch nothing but their arguments */
 int mg_rules_is_plain_tensor_type(PyTypeObject *type); /* tensor classes that behave like torch.Tensor */

@@ -33,7 +33,6 @@ run_subject(MgCapture *capture, const Subject *subject)
     int collecting = PyGC_Disable(); /* finalizers of strangers must not run in captured frames */
     capture->entry_state = mg_rules_read_state();
     PyObject *handled = Py_XNewRef(tstate->exc_info->exc_value);
-    capture->handled = handled;
     PyObject *result = NULL;
     if (capture->entry_state != NULL) {
         capture->state = Py_NewRef(capture->entry_state);

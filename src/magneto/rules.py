@@ -15,7 +15,9 @@ import functools
 import inspect
 import itertools
 import operator
+import os
 import sys
+import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -300,6 +302,22 @@ def _restore(state: tuple[Any, ...]) -> None:
             write(value)
 
 
+def _places() -> list[tuple[str, int]]:
+    """Prefixes of file names, and whose code is there; see the enum MgPlace in csrc/place.h."""
+    user, library, torchs, modules, own = range(5)
+    paths = sysconfig.get_paths()
+    torch_folder = os.path.dirname(torch.__file__) + os.sep
+    return [
+        (os.path.dirname(__file__) + os.sep, own),
+        (os.path.join(torch_folder, "nn", "modules", ""), modules),
+        (torch_folder, torchs),
+        *((os.path.join(paths[name], ""), user) for name in ("purelib", "platlib")),
+        *((os.path.join(paths["stdlib"], name, ""), user) for name in ("site-packages", "dist-packages")),
+        *((os.path.join(paths[name], ""), library) for name in ("stdlib", "platstdlib")),
+        ("<frozen ", library),
+    ]
+
+
 def tables() -> dict[str, Any]:
     """All tables, for `_core.configure`."""
     calls: dict[Any, str] = {}
@@ -358,4 +376,5 @@ def tables() -> dict[str, Any]:
         "operator_abs": operator.abs,
         "operators": _OPERATOR_METHODS,
         "attributes": set(_TENSOR_ATTRIBUTES),
+        "places": _places(),
     }  # fmt: skip

@@ -11,7 +11,10 @@ from magneto import _core
 from . import harness, test_effects, test_language
 
 # Programs that write to outside objects of every kind, and some that make a lot of objects of their own.
-PROGRAMS = {**dict(list(test_effects.PROGRAMS.items())[:40]), **dict(list(test_language.PROGRAMS.items())[::9])}
+PROGRAMS = {
+    **dict(list(test_effects.PROGRAMS.items())[:40]),
+    **dict(list(test_language.PROGRAMS.items())[::9]),
+}
 LAST = 150  # instructions; the later ones of a long program are like the earlier ones
 
 

@@ -314,7 +314,9 @@ class T(unittest.TestCase):
 def test_the_boot_switches_the_interpreter_on() -> None:
     core = _boot.find_core()
     if core is None:
-        pytest.skip("MAGNETO_CORE=none asks for runs without magneto's interpreter; this test is about having it")
+        pytest.skip(
+            "MAGNETO_CORE=none asks for runs without magneto's interpreter; this test is about having it"
+        )
     code = "import sys; print(sys.modules['magneto._core'].hook_state()['frames'], 'magneto' in sys.modules)"
     command = [sys.executable, "-I", "-S", "-c", f"{_boot.boot_line(core)}exec({code!r})"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
