@@ -601,26 +601,52 @@ done:
 
 /* ---- continuing after a break ---- */
 
+enum { EMPTY_BYTES = 64 }; /* of bits, for the slots of a frame: larger frames are left to CPython */
+
+/* Which slots are empty: those of dead locals are not told apart. MG_ERR if the frame is too large. */
+static int
+find_empty(MgFrame *frame, int offset, int depth, uint8_t *empty)
+{
+    if (depth > 8 * EMPTY_BYTES) {
+        return MG_ERR;
+    }
+    memset(empty, 0, EMPTY_BYTES);
+    for (int i = 0; i < depth; i++) {
+        if (frame->localsplus[i] == NULL &&
+            (i >= frame->f_code->co_nlocalsplus || mg_exit_is_live(frame->f_code, offset, i))) {
+            empty[i / 8] |= (uint8_t)(1 << i % 8);
+        }
+    }
+    return MG_OK;
+}
+
 /* The capture point for a place in a code object; made if it is new. NULL with an exception. */
 static MgPoint *
-find_point(MgCompiled *self, MgFrame *frame, int offset, int depth)
+find_point(MgCompiled *self, MgFrame *frame, int offset, int depth, const uint8_t *empty)
 {
     for (int i = 0; i < self->point_count; i++) {
         MgPoint *point = &self->points[i];
-        if (point->code == frame->f_code && point->offset == offset && point->depth == depth) {
+        if (point->code == frame->f_code && point->offset == offset && point->depth == depth &&
+            memcmp(point->empty, empty, (size_t)depth / 8 + 1) == 0) {
             return point;
         }
     }
     MgPoint *points = PyMem_Realloc(self->points, sizeof(MgPoint) * (size_t)(self->point_count + 1));
-    if (points == NULL) {
+    uint8_t *copy = PyMem_Malloc(EMPTY_BYTES);
+    if (points != NULL) {
+        self->points = points;
+    }
+    if (points == NULL || copy == NULL) {
+        PyMem_Free(copy);
         PyErr_NoMemory();
         return NULL;
     }
-    self->points = points;
+    memcpy(copy, empty, EMPTY_BYTES);
     self->points[self->point_count] = (MgPoint){.code = (PyCodeObject *)Py_NewRef((PyObject *)frame->f_code),
                                                 .globals = Py_NewRef(frame->f_globals),
                                                 .offset = offset,
-                                                .depth = depth};
+                                                .depth = depth,
+                                                .empty = copy};
     return &self->points[self->point_count++];
 }
 
@@ -651,7 +677,11 @@ static MgContinue
 continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result, MgExit **exit)
 {
     int offset = (int)(next - mg_frame_code_start(frame)), depth = (int)(sp - frame->localsplus);
-    MgPoint *point = find_point(self, frame, offset, depth);
+    uint8_t empty[EMPTY_BYTES];
+    if (find_empty(frame, offset, depth, empty) < 0) {
+        return MG_CONTINUE_PLAIN;
+    }
+    MgPoint *point = find_point(self, frame, offset, depth, empty);
     if (point == NULL) {
         return MG_CONTINUE_ERROR;
     }
@@ -662,7 +692,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
     if (found == 0) {
         int limit = self->limit < 0 ? mg_callable_limit : self->limit;
-        point = find_point(self, frame, offset, depth); /* the backend's guard may have run any code */
+        point = find_point(self, frame, offset, depth, empty); /* the backend's guard may have run any code */
         if (point == NULL) {
             return MG_CONTINUE_ERROR;
         }
@@ -674,7 +704,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         if (entry == NULL && PyErr_Occurred()) {
             return MG_CONTINUE_ERROR;
         }
-        point = find_point(self, frame, offset, depth); /* so may the backend: the table may be another */
+        point = find_point(self, frame, offset, depth, empty); /* so may the backend: the table may be another */
         if (point == NULL) {
             Py_XDECREF(entry);
             return MG_CONTINUE_ERROR;
@@ -695,7 +725,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         }
         *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
         if (found == 0) {
-            point = find_point(self, frame, offset, depth);
+            point = find_point(self, frame, offset, depth, empty);
             if (point != NULL) {
                 point->given_up = 1;
             }
@@ -758,6 +788,7 @@ drop_entries(MgCompiled *self)
             Py_DECREF(point->entries[k]);
         }
         PyMem_Free(point->entries);
+        PyMem_Free(point->empty);
         Py_DECREF(point->code);
         Py_DECREF(point->globals);
     }

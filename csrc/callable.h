@@ -9,6 +9,7 @@ typedef struct {
     PyCodeObject *code; /* strong */
     PyObject *globals;  /* strong */
     int offset, depth;
+    uint8_t *empty; /* owned: a bit for each slot, set if the slot is empty and somebody may look */
     MgEntry **entries; /* strong, most recent first */
     int entry_count;
     int failures;
