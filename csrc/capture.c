@@ -161,6 +161,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->detail);
     Py_XDECREF(capture->state);
     Py_XDECREF(capture->entry_state);
+    Py_XDECREF(capture->queries);
     Py_XDECREF(capture->managers);
     Py_XDECREF(capture->where);
     Py_XDECREF(capture->interrupt);

@@ -54,6 +54,7 @@ typedef enum {
     MG_GUARD_DISTINCT, /* source is not other */
     MG_GUARD_APART,    /* the objects of some sources are no others': expected is bytes, see mg_capture_guard_apart */
     MG_GUARD_METHODS,  /* special methods of the type: expected is a tuple of names and what they are, in turn */
+    MG_GUARD_ANSWER,   /* source is a tuple of a C function and its arguments: what it gives is expected */
     MG_GUARD_LIMIT,    /* the limit of the deque is index */
 } MgGuardKind;
 
@@ -123,6 +124,7 @@ struct MgCapture {
     PyObject *where;       /* strong: a tuple of (code, line) pairs where it stopped, or NULL */
     PyObject *state;       /* strong: torch's global state as it is now; NULL if it must be read */
     PyObject *entry_state; /* strong: the same, at the start */
+    PyObject *queries;     /* strong: (function, *arguments) -> answer, of settings that were asked for; or NULL */
     PyObject *managers;    /* strong: a list of (manager, context, node, exit function) that were entered; or NULL */
     long steps;            /* instructions executed so far */
     int suspended;         /* > 0 while code runs that is not to be captured */

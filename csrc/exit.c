@@ -79,7 +79,8 @@ snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **
 static int
 can_rebuild(MgCapture *capture, MgFrame *frame)
 {
-    if (capture->reason != MG_REASON_FAULT && mg_place_of(frame->f_code) == MG_PLACE_LIBRARY) {
+    MgPlace place = mg_place_of(frame->f_code);
+    if (place == MG_PLACE_OWN || (capture->reason != MG_REASON_FAULT && place == MG_PLACE_LIBRARY)) {
         return 0;
     }
     return frame->owner == FRAME_OWNED_BY_THREAD && (frame->f_code->co_flags & CO_OPTIMIZED) != 0 &&

@@ -22,22 +22,6 @@ leafness(PyObject *tensor)
     return leaf == Py_True ? 1 : 2 * mg_torch_views_leaf(tensor);
 }
 
-/* 1 or 0; only a complex tensor can be. */
-static int
-is_conjugate(PyObject *tensor, int32_t dtype)
-{
-    enum { FIRST_COMPLEX = 8, LAST_COMPLEX = 10 }; /* ScalarType: ComplexHalf, ComplexFloat, ComplexDouble */
-    if (dtype < FIRST_COMPLEX || dtype > LAST_COMPLEX) {
-        return 0;
-    }
-    PyObject *value = PyObject_CallMethodNoArgs(tensor, MG_STRING("is_conj"));
-    if (value == NULL) {
-        PyErr_Clear();
-    }
-    Py_XDECREF(value);
-    return value == Py_True;
-}
-
 static MgTensorCheck *
 tensor_check(PyObject *tensor)
 {
@@ -69,7 +53,8 @@ tensor_check(PyObject *tensor)
     check->device_index = info.device_index;
     check->requires_grad = requires_grad;
     check->leafness = requires_grad ? leafness(tensor) : 1;
-    check->conjugate = is_conjugate(tensor, info.dtype);
+    check->conjugate = mg_torch_is_conjugate(tensor);
+    check->negative = mg_torch_is_negative(tensor);
     return check;
 }
 
@@ -167,6 +152,14 @@ same_value(PyObject *value, PyObject *expected)
     }
     if (type == &PyComplex_Type) {
         return memcmp(&((PyComplexObject *)value)->cval, &((PyComplexObject *)expected)->cval, sizeof(Py_complex)) == 0;
+    }
+    if (mg_rules_is_value_type(Py_TYPE(expected))) {
+        PyObject *a = PyObject_CallMethodNoArgs(value, MG_STRING("tobytes"));
+        PyObject *b = a == NULL ? NULL : PyObject_CallMethodNoArgs(expected, MG_STRING("tobytes"));
+        int same = b == NULL ? -1 : same_value(a, b);
+        Py_XDECREF(a);
+        Py_XDECREF(b);
+        return same;
     }
     if (type != &PyLong_Type && type != &PyUnicode_Type && type != &PyBytes_Type && type != mg_torch.device) {
         return 0;
@@ -286,8 +279,19 @@ same_tensor(PyObject *tensor, const MgTensorCheck *check)
     if (requires_grad < 0 || requires_grad != check->requires_grad) {
         return requires_grad < 0 ? -1 : 0;
     }
-    return (!requires_grad || leafness(tensor) == check->leafness) &&
-           is_conjugate(tensor, info.dtype) == check->conjugate;
+    return (!requires_grad || leafness(tensor) == check->leafness) && mg_torch_is_conjugate(tensor) == check->conjugate &&
+           mg_torch_is_negative(tensor) == check->negative;
+}
+
+/* 1 if a C function that tells a setting gives the same answer again; it runs no Python code. */
+static int
+same_answer(PyObject *question, PyObject *expected)
+{
+    PyObject *const *items = ((PyTupleObject *)question)->ob_item;
+    PyObject *answer = PyObject_Vectorcall(items[0], items + 1, (size_t)PyTuple_GET_SIZE(question) - 1, NULL);
+    int same = answer == NULL ? -1 : same_value(answer, expected);
+    Py_XDECREF(answer);
+    return same;
 }
 
 /* One check: 1, 0 or -1. */
@@ -320,6 +324,8 @@ run_check(MgCheck *check, PyObject **registers)
             return PyObject_TypeCheck(value, mg_deque_type) && mg_deque_limit(value) == check->index;
         case MG_GUARD_APART:
             return are_apart(check->expected, check->index, registers);
+        case MG_GUARD_ANSWER:
+            return same_answer(value, check->expected);
         case MG_GUARD_METHODS:
             return PyType_Check(value) && same_methods((PyTypeObject *)value, check);
         case MG_GUARD_KEYS:
@@ -427,6 +433,17 @@ mg_guard_text(const MgProgram *program, int index)
                        ? NULL
                        : PyUnicode_FromFormat("%U and %zd others are distinct objects", other,
                                               PyBytes_GET_SIZE(check->expected) / (Py_ssize_t)sizeof(int) - 1);
+            break;
+        }
+        case MG_GUARD_ANSWER: {
+            PyObject *question = program->steps[check->source].source.key;
+            PyObject *name = PyObject_GetAttrString(PyTuple_GET_ITEM(question, 0), "__name__");
+            PyObject *arguments = PyTuple_GetSlice(question, 1, PyTuple_GET_SIZE(question));
+            text = name == NULL || arguments == NULL
+                       ? NULL
+                       : PyUnicode_FromFormat("torch.%U%R == %R", name, arguments, check->expected);
+            Py_XDECREF(name);
+            Py_XDECREF(arguments);
             break;
         }
         case MG_GUARD_METHODS:

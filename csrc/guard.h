@@ -9,7 +9,7 @@ typedef struct {
     int64_t dim;
     int32_t dtype, device_type, device_index;
     int requires_grad, leafness; /* leaves, and views of them, are told apart only if they require a gradient */
-    int conjugate;               /* of a complex tensor: its values are the conjugates of what its memory holds */
+    int conjugate, negative;     /* its values are the conjugates or negatives of what its memory holds */
     int64_t *dims;               /* owned: sizes, then strides */
 } MgTensorCheck;
 

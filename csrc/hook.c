@@ -122,7 +122,14 @@ hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
     if (MG_UNLIKELY(exit != NULL)) {
         return mg_interp_resume(tstate, frame, exit, index);
     }
-    if (hook.all || thread.interpreting || mg_capture_active() != NULL) {
+    MgCapture *capture = mg_capture_active();
+    if (capture != NULL && MG_UNLIKELY(mg_rules_is_apart((PyObject *)frame->f_func))) {
+        capture->suspended++;
+        PyObject *result = pass_on(tstate, frame, throwflag, hook.below);
+        capture->suspended--;
+        return result;
+    }
+    if (hook.all || thread.interpreting || capture != NULL) {
         hook.frames++;
         return mg_interp_eval(tstate, frame, throwflag);
     }

@@ -22,6 +22,7 @@ int
 mg_record_init(PyObject *function)
 {
     Py_XSETREF(propagate, Py_NewRef(function));
+    mg_twin_class->tp_iter = mg_record_iter_slot; /* in place of Tensor.__iter__, which makes one unbind() of it */
     if (cache == NULL) {
         cache = PyDict_New();
     }
@@ -250,6 +251,12 @@ map_argument(Mapping *mapping, PyObject *value)
         PyObject *list = PySequence_List(value);
         PyObject *result = list == NULL ? NULL : map_sequence(mapping, list);
         Py_XDECREF(list);
+        return result;
+    }
+    if (mg_rules_is_number(value)) { /* of a class over int or float, or of numpy's: a graph has the number itself */
+        PyObject *number = mg_rules_number(value);
+        PyObject *result = number == NULL ? NULL : map_argument(mapping, number);
+        Py_XDECREF(number);
         return result;
     }
     if (mg_rules_is_graph_constant(value)) {
@@ -758,6 +765,17 @@ mg_record_iter(MgCapture *capture, PyObject *object)
     return iterator;
 }
 
+PyObject *
+mg_record_iter_slot(PyObject *twin)
+{
+    MgCapture *capture = mg_capture_current;
+    if (capture == NULL || mg_twin_of(twin)->capture != capture->number) {
+        PyErr_SetString(PyExc_RuntimeError, "a tensor of a finished capture was used");
+        return NULL;
+    }
+    return mg_record_iter(capture, twin);
+}
+
 /* ---- attributes ---- */
 
 /* 1 if the class attribute is something to call, 0 if it is a value to get. */
@@ -767,6 +785,22 @@ is_method(PyObject *found)
     return PyFunction_Check(found) || Py_IS_TYPE(found, &PyMethodDescr_Type) ||
            Py_IS_TYPE(found, &PyWrapperDescr_Type) || Py_IS_TYPE(found, &PyStaticMethod_Type) ||
            Py_IS_TYPE(found, &PyClassMethod_Type);
+}
+
+/* The gradient of a leaf: another outside tensor, or None. */
+static PyObject *
+read_grad(MgCapture *capture, MgTwin *twin)
+{
+    if (twin->meta->flags & MG_META_NON_LEAF) {
+        mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "grad");
+        return NULL;
+    }
+    if (twin->real == NULL) { /* made by captured code, which can't go backward */
+        return Py_NewRef(Py_None);
+    }
+    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_GRAD, twin->source, NULL, 0);
+    PyObject *grad = source == NULL ? NULL : mg_source_load(source, twin->real, NULL);
+    return grad == NULL ? NULL : mg_world_reach(capture, grad, source);
 }
 
 PyObject *
@@ -801,6 +835,9 @@ mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
     }
     if (PyUnicode_CompareWithASCIIString(name, "data") == 0) {
         return mg_record_call(capture, MG_NODE_FUNCTION, get_data, &object, 1, NULL);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
+        return read_grad(capture, twin);
     }
     PyObject *found = _PyType_Lookup(meta->flags & MG_META_PARAMETER ? mg_torch.parameter : mg_torch.tensor, name);
     if (found == NULL) {

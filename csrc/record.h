@@ -35,6 +35,9 @@ int mg_record_setitem(MgCapture *capture, PyObject *twin, PyObject *key, PyObjec
 Py_ssize_t mg_record_length(MgCapture *capture, PyObject *twin);
 PyObject *mg_record_iter(MgCapture *capture, PyObject *twin);
 
+/* The same for C code: the class of twins has it in its slot. */
+PyObject *mg_record_iter_slot(PyObject *twin);
+
 /* A torch function that C code called on twins: Twin.__torch_function__(func, types, args, kwargs). */
 PyObject *mg_record_torch_function(PyObject *const *args, Py_ssize_t count);
 

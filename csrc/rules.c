@@ -6,6 +6,7 @@
  * the world. Everything else ends the capture. */
 #include "rules.h"
 
+#include "answer.h"
 #include "callable.h"
 #include "place.h"
 #include "record.h"
@@ -20,6 +21,8 @@ typedef enum {
     RULE_METHOD, /* a Python function that is a method of torch.Tensor */
     RULE_NATIVE,
     RULE_CONSTANT,
+    RULE_QUERY,    /* tells a setting of torch's */
+    RULE_POLYFILL, /* looked into in the shape of a Python function */
     RULE_STATE,
     RULE_BREAK,
     RULE_ISINSTANCE,
@@ -43,6 +46,9 @@ typedef enum {
     RULE_ID,
     RULE_INSTANCECHECK,
     RULE_FALSE,
+    RULE_SUM,
+    RULE_REVERSED,
+    RULE_DISPATCH, /* the part of functools.singledispatch that looks for the function */
     RULE_OPERATOR, /* a function of the module operator: recorded on twins */
     RULE_ABS,
     RULE_ENTER, /* __enter__ and __exit__ of torch's context managers: two nodes */
@@ -59,6 +65,8 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_METHOD] = "method",
     [RULE_NATIVE] = "native",
     [RULE_CONSTANT] = "constant",
+    [RULE_QUERY] = "query",
+    [RULE_POLYFILL] = "polyfill",
     [RULE_STATE] = "state",
     [RULE_BREAK] = "break",
     [RULE_ISINSTANCE] = "isinstance",
@@ -82,6 +90,9 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_ID] = "id",
     [RULE_INSTANCECHECK] = "instancecheck",
     [RULE_FALSE] = "false",
+    [RULE_SUM] = "sum",
+    [RULE_REVERSED] = "reversed",
+    [RULE_DISPATCH] = "dispatch",
     [RULE_OPERATOR] = "operator",
     [RULE_ABS] = "abs",
     [RULE_ENTER] = "enter",
@@ -107,6 +118,9 @@ static struct {
     PyObject *operator_abs;   /* what abs() is on a tensor */
     PyObject *operators;      /* names of methods of tensors -> functions of the module operator */
     PyObject *attributes;     /* names of attributes of tensors that follow from the metadata */
+    PyObject *polyfills;      /* C functions -> Python functions that do the same, to be inlined in their place */
+    PyObject *value_types;    /* numpy's scalars */
+    PyObject *apart;          /* set of Python functions that C code calls for itself: no part of the program */
 } rules;
 
 /* ---- tables ---- */
@@ -147,13 +161,22 @@ mg_rules_configure(PyObject *tables)
         const char *name;
         PyObject **slot;
     } wanted[] = {
-        {"constant_types", &rules.constant_types}, {"harmless_types", &rules.harmless_types},
-        {"tensor_types", &rules.tensor_types},     {"graph_types", &rules.graph_types},
-        {"record_types", &rules.record_types},     {"record_owners", &rules.record_owners},
-        {"native_modules", &rules.native_modules}, {"state_readers", &rules.state_readers},
-        {"restore_state", &rules.restore_state},   {"managers", &rules.managers},
-        {"operator_abs", &rules.operator_abs},     {"operators", &rules.operators},
+        {"constant_types", &rules.constant_types},
+        {"harmless_types", &rules.harmless_types},
+        {"tensor_types", &rules.tensor_types},
+        {"graph_types", &rules.graph_types},
+        {"record_types", &rules.record_types},
+        {"record_owners", &rules.record_owners},
+        {"native_modules", &rules.native_modules},
+        {"state_readers", &rules.state_readers},
+        {"restore_state", &rules.restore_state},
+        {"managers", &rules.managers},
+        {"operator_abs", &rules.operator_abs},
+        {"operators", &rules.operators},
         {"attributes", &rules.attributes},
+        {"polyfills", &rules.polyfills},
+        {"apart", &rules.apart},
+        {"value_types", &rules.value_types},
     };
     if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
         return MG_ERR;
@@ -215,6 +238,40 @@ mg_rules_is_graph_constant(PyObject *value)
 {
     return in_set(rules.graph_types, (PyObject *)Py_TYPE(value)) ||
            in_set(rules.constant_types, (PyObject *)Py_TYPE(Py_TYPE(value)));
+}
+
+int
+mg_rules_is_value_type(PyTypeObject *type)
+{
+    return in_set(rules.value_types, (PyObject *)type);
+}
+
+int
+mg_rules_is_number(PyObject *value)
+{
+    return PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value) ||
+           mg_rules_is_value_type(Py_TYPE(value));
+}
+
+PyObject *
+mg_rules_number(PyObject *value)
+{
+    if (PyLong_Check(value)) {
+        return _PyLong_Copy((PyLongObject *)value);
+    }
+    if (PyFloat_Check(value)) {
+        return PyFloat_FromDouble(PyFloat_AS_DOUBLE(value));
+    }
+    if (PyComplex_Check(value)) {
+        return PyComplex_FromCComplex(((PyComplexObject *)value)->cval);
+    }
+    return PyObject_CallMethod(value, "item", NULL);
+}
+
+int
+mg_rules_is_apart(PyObject *function)
+{
+    return in_set(rules.apart, function);
 }
 
 int
@@ -629,6 +686,37 @@ any_twin(PyObject *const *args, Py_ssize_t count)
     return 0;
 }
 
+static PyObject *call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssize_t count,
+                            PyObject *kwnames);
+
+static PyObject *
+call_polyfill(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    PyObject *function = PyDict_GetItemWithError(rules.polyfills, callable);
+    if (function == NULL) {
+        return PyErr_Occurred() ? NULL : unknown_call(capture, callable);
+    }
+    return mg_rules_call(capture, function, args, (size_t)count, kwnames);
+}
+
+/* 1 if sum() of it is arithmetic that C code can do by itself: a list or tuple of numbers. */
+static int
+adds_up_numbers(MgCapture *capture, PyObject *value)
+{
+    MgRecord *record = mg_world_record(capture, value);
+    PyObject *seen = record != NULL && record->view != NULL ? record->view : value;
+    if (!PyList_Check(seen) && !PyTuple_Check(seen)) {
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < Py_SIZE(seen); i++) {
+        PyObject *item = PyList_Check(seen) ? PyList_GET_ITEM(seen, i) : PyTuple_GET_ITEM(seen, i);
+        if (!PyLong_CheckExact(item) && !PyFloat_CheckExact(item)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static PyObject *
 call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const *args, Py_ssize_t count,
              PyObject *kwnames)
@@ -680,6 +768,21 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             capture->suspended--;
             return result;
         }
+        case RULE_QUERY:
+            return mg_answer_query(capture, callable, args, count, kwnames);
+        case RULE_REVERSED:
+            if (count == 1 && kwnames == NULL && mg_is_twin(args[0])) {
+                return mg_record_call(capture, MG_NODE_METHOD, MG_STRING("__reversed__"), args, 1, NULL);
+            }
+            return call_class(capture, (PyTypeObject *)callable, args, count, kwnames);
+        case RULE_SUM:
+            return count > 0 && adds_up_numbers(capture, args[0])
+                       ? call_native(capture, callable, args, count, kwnames)
+                       : call_polyfill(capture, callable, args, count, kwnames);
+        case RULE_DISPATCH:
+            return mg_answer_dispatch(capture, callable, args, count, kwnames);
+        case RULE_POLYFILL:
+            return call_polyfill(capture, callable, args, count, kwnames);
         case RULE_STATE: {
             if (kwnames != NULL) {
                 return unknown_call(capture, callable);
@@ -998,78 +1101,6 @@ bind_again(MgCapture *capture, PyObject *method, PyObject *self)
     return bound;
 }
 
-/* Finds the dict that a cached function keeps its results in: what it refers to just before the function itself. */
-typedef struct {
-    PyObject *function, *last, *cache; /* borrowed */
-} CacheSearch;
-
-static int
-search_cache(PyObject *object, void *argument)
-{
-    CacheSearch *search = argument;
-    if (object == search->function && search->cache == NULL) {
-        search->cache = search->last;
-    }
-    search->last = PyDict_CheckExact(object) ? object : NULL;
-    return 0;
-}
-
-/* Guards that a cached function still has the result of a call. MG_OK or MG_ERR. */
-static int
-guard_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count)
-{
-    CacheSearch search = {.function = PyObject_GetAttrString(callable, "__wrapped__")};
-    if (search.function == NULL) {
-        return MG_ERR;
-    }
-    Py_TYPE(callable)->tp_traverse(callable, search_cache, &search);
-    Py_DECREF(search.function);
-    PyObject *key = count == 1 && (PyLong_CheckExact(args[0]) || PyUnicode_CheckExact(args[0])) ? Py_NewRef(args[0])
-                                                                                                : PyTuple_New(count);
-    for (Py_ssize_t i = 0; key != NULL && PyTuple_CheckExact(key) && i < count; i++) {
-        PyTuple_SET_ITEM(key, i, Py_NewRef(args[i]));
-    }
-    PyObject *value = key == NULL || search.cache == NULL ? NULL : PyDict_GetItemWithError(search.cache, key);
-    int status = MG_ERR;
-    if (value != NULL) {
-        MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, search.cache, 0);
-        MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
-        status = source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value);
-    }
-    else if (!PyErr_Occurred()) {
-        unknown_call(capture, callable);
-    }
-    Py_XDECREF(key);
-    return status;
-}
-
-/* A function with a cache is called: for real, as its cache is no part of the program. */
-static PyObject *
-call_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
-{
-    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
-    for (Py_ssize_t i = 0; i < total; i++) {
-        PyObject *arg = args[i];
-        if (!PyLong_CheckExact(arg) && !PyUnicode_CheckExact(arg) && !PyFloat_CheckExact(arg) && !PyBool_Check(arg) &&
-            arg != Py_None && !PyType_Check(arg) && !mg_rules_is_constant_type(Py_TYPE(arg))) {
-            return unknown_call(capture, callable);
-        }
-    }
-    if (kwnames != NULL) {
-        return unknown_call(capture, callable);
-    }
-    capture->suspended++;
-    PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
-    capture->suspended--;
-    if (result == NULL || guard_cached(capture, callable, args, count) < 0) {
-        Py_XDECREF(result);
-        return NULL;
-    }
-    PyObject *view = mg_world_adopt(capture, result); /* the cache keeps it */
-    Py_DECREF(result);
-    return view;
-}
-
 PyObject *
 mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -1077,6 +1108,9 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     PyTypeObject *type = Py_TYPE(callable);
     Rule rule = rule_of(callable);
     if (rule > RULE_INLINE) {
+        return call_special(capture, rule, callable, args, count, kwnames);
+    }
+    if (type == &PyFunction_Type && (rule = rule_of(PyFunction_GET_CODE(callable))) > RULE_INLINE) {
         return call_special(capture, rule, callable, args, count, kwnames);
     }
     if (type == &PyFunction_Type) { /* inlined: its frame is captured */
@@ -1168,7 +1202,7 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         return gotten;
     }
     if (strcmp(type->tp_name, "functools._lru_cache_wrapper") == 0) {
-        return call_cached(capture, callable, args, count, kwnames);
+        return mg_answer_cached(capture, callable, args, count, kwnames);
     }
     if (strcmp(type->tp_name, "functools.partial") == 0) {
         return call_partial(capture, callable, args, count, kwnames);

@@ -23,6 +23,14 @@ int mg_rules_is_graph_constant(PyObject *value);       /* objects that a graph m
 
 int mg_rules_is_tensor_attribute(PyObject *name); /* attributes of a tensor that follow from its metadata */
 
+/* Numbers that are not of a builtin class: those of Python classes over one, and numpy's. */
+int mg_rules_is_number(PyObject *value);        /* 1 or 0 */
+PyObject *mg_rules_number(PyObject *value);     /* the number of a builtin class with the same value; new */
+int mg_rules_is_value_type(PyTypeObject *type); /* 1 for numpy's scalars, which are guarded by value */
+
+/* 1 for Python functions that C code calls for its own ends: they run for real, and are no part of the program. */
+int mg_rules_is_apart(PyObject *function);
+
 /* The function of the module operator that a method of tensors stands for when C code calls it, or NULL; borrowed. */
 PyObject *mg_rules_operator_of(PyObject *name);
 

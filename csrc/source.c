@@ -6,6 +6,7 @@
 #include "source.h"
 
 #include "shadow.h"
+#include "torchabi.h"
 
 #include <structmember.h>
 
@@ -178,6 +179,8 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
             return PyAnySet_Check(base) ? set_item(base, source->index) : NULL;
         case MG_SOURCE_PROXY:
             return Py_IS_TYPE(base, &PyDictProxy_Type) ? mg_proxy_mapping(base) : NULL;
+        case MG_SOURCE_GRAD:
+            return mg_torch_grad(base);
         case MG_SOURCE_NAME:
             return name_part(base, source->index);
         case MG_SOURCE_MRO:
@@ -278,6 +281,9 @@ mg_source_text(const MgSource *source)
             break;
         case MG_SOURCE_PROXY:
             text = PyUnicode_FromFormat("dict behind %U", base);
+            break;
+        case MG_SOURCE_GRAD:
+            text = PyUnicode_FromFormat("%U.grad", base);
             break;
         case MG_SOURCE_NAME:
             text = PyUnicode_FromFormat("%U.%s", base, name_parts[source->index]);

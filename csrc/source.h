@@ -19,6 +19,7 @@ typedef enum {
     MG_SOURCE_SET_ITEM,  /* the index-th item in a set's order */
     MG_SOURCE_PROXY,     /* the dict behind the mappingproxy base */
     MG_SOURCE_MRO,       /* the MRO of the type base */
+    MG_SOURCE_GRAD,      /* the gradient of the tensor base, which is a leaf; None is one too */
     MG_SOURCE_NAME,      /* a name of a class or function: index 0 name, 1 qualname, 2 doc, 3 module (functions only) */
 } MgSourceKind;
 

@@ -20,7 +20,9 @@ static struct {
     int32_t (*get_device_index)(Handle, int32_t *);
     int32_t (*get_layout)(Handle, int32_t *);
     int32_t (*layout_strided)(void);
-    size_t offset; /* of the TensorImpl pointer in a Python tensor */
+    _Bool (*is_conjugate)(Handle); /* at::native::is_conj(const at::Tensor &) */
+    _Bool (*is_negative)(Handle);  /* at::native::is_neg(const at::Tensor &) */
+    size_t offset;                 /* of the TensorImpl pointer in a Python tensor */
     int32_t strided;
 } abi;
 
@@ -60,6 +62,8 @@ find_functions(PyObject *torch)
         {"aoti_torch_get_device_index", (void **)&abi.get_device_index},
         {"aoti_torch_get_layout", (void **)&abi.get_layout},
         {"aoti_torch_layout_strided", (void **)&abi.layout_strided},
+        {"_ZN2at6native7is_conjERKNS_6TensorE", (void **)&abi.is_conjugate},
+        {"_ZN2at6native6is_negERKNS_6TensorE", (void **)&abi.is_negative},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
         *wanted[i].slot = library == NULL ? NULL : dlsym(library, wanted[i].name);
@@ -187,6 +191,29 @@ mg_torch_views_leaf(PyObject *tensor)
         PyErr_Clear();
     }
     return leaf == Py_True;
+}
+
+PyObject *
+mg_torch_grad(PyObject *tensor)
+{
+    PyObject *grad = mg_torch_is_tensor(tensor) ? PyObject_GetAttr(tensor, MG_STRING("grad")) : NULL;
+    if (grad == NULL) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(grad);
+    return grad;
+}
+
+int
+mg_torch_is_conjugate(PyObject *tensor)
+{
+    return abi.is_conjugate((char *)tensor + abi.offset);
+}
+
+int
+mg_torch_is_negative(PyObject *tensor)
+{
+    return abi.is_negative((char *)tensor + abi.offset);
 }
 
 PyObject *

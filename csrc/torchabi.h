@@ -51,6 +51,14 @@ int mg_torch_requires_grad(PyObject *tensor);
 /* 1 if a tensor that requires grad and is no leaf is a view of one. Anything that fails counts as 0. */
 int mg_torch_views_leaf(PyObject *tensor);
 
+/* The gradient of a leaf, or None. Borrowed: a tensor's Python object lives as long as the tensor. NULL without an
+ * exception if it can't be had. */
+PyObject *mg_torch_grad(PyObject *tensor);
+
+/* 1 or 0: the values are the conjugates, or the negatives, of what the memory holds. */
+int mg_torch_is_conjugate(PyObject *tensor);
+int mg_torch_is_negative(PyObject *tensor);
+
 /* The torch.dtype or torch.device for what mg_torch_read gave; borrowed, kept for good. `tensor` is an example. */
 PyObject *mg_torch_dtype_object(PyObject *tensor, int32_t dtype);
 PyObject *mg_torch_device_object(PyObject *tensor, int32_t type, int32_t index);

@@ -369,8 +369,14 @@ static int
 is_operand(PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
-    return type == mg_twin_class || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
-           type == &PyComplex_Type;
+    if (type == mg_twin_class || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+        type == &PyComplex_Type) {
+        return 1;
+    }
+    /* an object of a Python class over a number that has all the number's own operators, such as an IntEnum */
+    PyTypeObject *base = PyLong_Check(value) ? &PyLong_Type : PyFloat_Check(value) ? &PyFloat_Type : NULL;
+    return base != NULL && type->tp_richcompare == base->tp_richcompare && type->tp_as_number != NULL &&
+           memcmp(type->tp_as_number, base->tp_as_number, sizeof(PyNumberMethods)) == 0;
 }
 
 /* Both operands of a native operator as C code may see them. MG_OK with new references. */

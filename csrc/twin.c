@@ -118,16 +118,6 @@ tuple_of_ints(const int64_t *values, int64_t count)
     return tuple;
 }
 
-/* A method of a tensor that gives a bool: 1, 0 or -1. */
-static int
-ask(PyObject *tensor, PyObject *name)
-{
-    PyObject *value = PyObject_CallMethodNoArgs(tensor, name);
-    int result = value == NULL ? -1 : value == Py_True;
-    Py_XDECREF(value);
-    return result;
-}
-
 MgMeta *
 mg_meta_of_tensor(PyObject *tensor)
 {
@@ -153,11 +143,8 @@ mg_meta_of_tensor(PyObject *tensor)
     if (Py_TYPE(tensor) == mg_torch.parameter) {
         flags |= MG_META_PARAMETER;
     }
-    int conjugate = ask(tensor, MG_STRING("is_conj")), negative = ask(tensor, MG_STRING("is_neg"));
-    if (conjugate < 0 || negative < 0) {
-        return NULL;
-    }
-    flags |= (conjugate ? MG_META_CONJUGATE : 0) | (negative ? MG_META_NEGATIVE : 0);
+    flags |= mg_torch_is_conjugate(tensor) ? MG_META_CONJUGATE : 0;
+    flags |= mg_torch_is_negative(tensor) ? MG_META_NEGATIVE : 0;
     PyObject *sizes = tuple_of_ints(info.sizes, info.dim);
     PyObject *strides = tuple_of_ints(info.strides, info.dim);
     MgMeta *meta = sizes == NULL || strides == NULL ? NULL : mg_meta_get(dtype, device, sizes, strides, flags);

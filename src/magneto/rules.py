@@ -19,11 +19,14 @@ import os
 import sys
 import sysconfig
 import types
+import typing
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+
+from magneto import _polyfills
 
 
 def _words(text: str) -> list[str]:
@@ -167,29 +170,37 @@ _BROKEN_METHODS = _words(
     "storage_offset is_pinned is_inference is_set_to _is_view _is_zerotensor is_coalesced dim_order"
 )
 
+# Facts about this process, and settings that are part of the state that every entry is guarded by.
 _CONSTANT_FUNCTIONS = _words(
     "torch.is_grad_enabled torch.is_inference_mode_enabled torch.get_default_dtype torch.get_default_device "
-    "torch.is_autocast_enabled torch.is_autocast_cpu_enabled torch.get_autocast_dtype torch.get_autocast_cpu_dtype "
-    "torch.get_autocast_gpu_dtype torch.is_autocast_cache_enabled torch.are_deterministic_algorithms_enabled "
-    "torch.is_deterministic_algorithms_warn_only_enabled torch.is_anomaly_enabled torch.is_anomaly_check_nan_enabled "
-    "torch.cuda.is_available torch.cuda.is_initialized torch.cuda.device_count torch.get_num_threads "
-    "torch.jit.is_scripting torch.jit.is_tracing torch._C._get_tracing_state torch._jit_internal.is_scripting "
-    "torch.onnx.is_in_onnx_export torch.backends.cudnn.is_available torch.backends.mps.is_available "
-    ""
-    "torch.distributed.is_available "
-    "torch.distributed.is_initialized torch._C._is_torch_function_mode_enabled torch._C._len_torch_function_stack "
-    "torch.utils._device._device_constructors torch.xpu.is_available "
-    "torch.is_warn_always_enabled torch.get_float32_matmul_precision torch.promote_types torch.result_type "
-    "torch.can_cast torch._C._get_privateuse1_backend_name torch.accelerator.is_available "
-    "torch.functional.broadcast_shapes torch.broadcast_shapes torch._C._functorch.peek_interpreter_stack "
-    "torch._C._functorch.get_unwrapped torch._C._is_mps_available "
+    "torch.are_deterministic_algorithms_enabled torch.cuda.is_available torch.cuda.device_count "
+    "torch.jit.is_scripting torch._jit_internal.is_scripting torch.onnx.is_in_onnx_export "
+    "torch.backends.cudnn.is_available torch.backends.mps.is_available torch.distributed.is_available "
+    "torch._C._is_torch_function_mode_enabled torch._C._len_torch_function_stack torch.xpu.is_available "
+    "torch.promote_types torch.result_type torch.can_cast torch._C._get_privateuse1_backend_name "
+    "torch.accelerator.is_available torch.functional.broadcast_shapes torch.broadcast_shapes "
+    "torch._C._functorch.peek_interpreter_stack torch._C._functorch.get_unwrapped "
     "torch._C._get_deterministic_algorithms torch.amp.autocast_mode.is_autocast_available "
-    "torch._C._is_any_autocast_enabled "
-    "torch._C._is_torch_function_enabled torch._C._is_torch_function_all_disabled torch.compiler.is_exporting "
-    "torch._C._get_accelerator torch._C._is_autocast_available torch.backends.cudnn.version "
-    "torch.backends.mkl.is_available torch.backends.openmp.is_available torch.backends.mkldnn.is_available "
-    "torch.__future__.get_overwrite_module_params_on_conversion torch.cpu.is_available torch.cpu.device_count"
+    "torch._C._is_any_autocast_enabled torch._C._is_torch_function_enabled "
+    "torch._C._is_torch_function_all_disabled torch.compiler.is_exporting torch._C._get_accelerator "
+    "torch._C._is_autocast_available torch.backends.cudnn.version torch.backends.mkl.is_available "
+    "torch.backends.openmp.is_available torch.backends.mkldnn.is_available torch.cpu.is_available "
+    "torch.cpu.device_count"
 )
+
+
+def _queries() -> dict[Any, str]:
+    """C functions that tell a setting of torch's: they are asked again before an entry is used."""
+    left_out = ("model", "_tls", "trace", "graph_exec", "exception", "stack_at", "_mode", "function")
+    found: dict[Any, str] = {}
+    for name, value in vars(torch._C).items():
+        tells = type(value) is types.BuiltinFunctionType and name.startswith(("_get_", "_is_", "get_", "is_"))
+        if tells and not any(part in name for part in left_out):
+            found[value] = "query"
+    found[torch._C._get_tracing_state] = "query"
+    found[_abc.get_cache_token] = "query"
+    return found
+
 
 _FALSE_FUNCTIONS = _words(
     "torch.overrides.has_torch_function torch.overrides.has_torch_function_unary "
@@ -208,6 +219,14 @@ _BREAKING_FUNCTIONS = _words(
     "builtins.locals builtins.dir builtins.__import__ builtins.breakpoint builtins.compile "
     "torch.is_inference torch._is_zerotensor"
 )
+
+
+_POLYFILLS: dict[Any, Callable[..., Any]] = {
+    builtins.sum: _polyfills.sum,
+    functools.reduce: _polyfills.reduce,
+    object.__reduce_ex__: _polyfills.reduce_ex,
+    object.__getstate__: _polyfills.getstate,
+}
 
 
 def _resolve(path: str) -> Any:
@@ -318,6 +337,24 @@ def _places() -> list[tuple[str, int]]:
     ]
 
 
+def _typing_types() -> set[type]:
+    """Classes of what the module typing has and gives: `List`, `Optional[int]`, type variables."""
+    final = vars(typing)["_Final"]
+    return {value for value in vars(typing).values() if isinstance(value, type) and issubclass(value, final)}
+
+
+def _numpy_scalars() -> set[type]:
+    """Classes of numpy's numbers, if numpy is there."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return set()
+    return {
+        kind
+        for kind in vars(numpy).values()
+        if isinstance(kind, type) and issubclass(kind, (numpy.number, numpy.bool_))
+    }
+
+
 def tables() -> dict[str, Any]:
     """All tables, for `_core.configure`."""
     calls: dict[Any, str] = {}
@@ -347,18 +384,31 @@ def tables() -> dict[str, Any]:
     calls[type.__subclasscheck__] = "native"
     calls.update(_recorded_functions())
     calls.update(_tensor_methods())
+    calls.update(_queries())
     calls.update(_named(_CONSTANT_FUNCTIONS, "constant"))
+    calls.update(dict.fromkeys(_POLYFILLS, "polyfill"))
+    calls[builtins.sum] = "sum"
+    calls[builtins.reversed] = "reversed"
+    for inner in functools.singledispatch.__code__.co_consts:
+        if isinstance(inner, types.CodeType) and inner.co_name == "dispatch":
+            calls[inner] = "dispatch"
+    calls[_polyfills.is_plain] = "constant"
+    calls[_polyfills.give_up] = "break"
     calls.update(_named(_STATE_FUNCTIONS, "state"))
     calls.update(_named(_FALSE_FUNCTIONS, "false"))
     calls.update(_named(_COMPILING_FUNCTIONS, "is_compiling"))
     calls.update(_named(_BREAKING_FUNCTIONS, "break"))
+    numpy_types = _numpy_scalars()
     harmless = set(_HARMLESS_TYPES)
     harmless.update(value for value in vars(itertools).values() if isinstance(value, type))
+    harmless.update(numpy_types)
+    harmless.update(base for cls in numpy_types for base in cls.__mro__)
     harmless.update(value for value in vars(torch.return_types).values() if isinstance(value, type))
     return {
         "calls": calls,
         "harmless_types": harmless,
-        "constant_types": set(_CONSTANT_TYPES),
+        "constant_types": set(_CONSTANT_TYPES) | _typing_types(),
+        "value_types": numpy_types,
         "tensor_types": {torch.nn.Buffer},
         "graph_types": {torch.Generator, range},
         "record_types": {torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.FloatTensor)},
@@ -373,6 +423,8 @@ def tables() -> dict[str, Any]:
         "state_readers": [read for read, _ in _READERS],
         "restore_state": _restore,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
+        "polyfills": _POLYFILLS,
+        "apart": {copyreg._slotnames},  # type: ignore[attr-defined]
         "operator_abs": operator.abs,
         "operators": _OPERATOR_METHODS,
         "attributes": set(_TENSOR_ATTRIBUTES),

@@ -1705,13 +1705,8 @@ f([X], {})
 
 # Programs that are not captured: eager gives the same result, and this is why.
 NOT_CAPTURED = {
-    "outside tuple and str and int subclasses": "a number of a Python class is no argument of a graph",
-    "singledispatch": "weak references as keys; torch.compile stops here too",
-    "copy of instance": "object.__reduce_ex__ reads the class's dict from C",
     "classes made inside": "__build_class__; torch.compile stops here too",
     "assert statement": "an exception leaves the function",
-    "typing helpers": "typing's own cache is keyed by its objects",
-    "gradient of an argument": "the gradient of a tensor is not followed yet",
 }
 
 

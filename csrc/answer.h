@@ -1,0 +1,19 @@
+/* Answers that somebody outside keeps: torch's settings, and functions that remember their results. */
+#ifndef MG_ANSWER_H
+#define MG_ANSWER_H
+
+#include "capture.h"
+
+/* Asks a C function of torch that only tells a setting, and guards that it gives the same answer again. New. */
+PyObject *mg_answer_query(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                          PyObject *kwnames);
+
+/* Calls a function that functools.lru_cache has wrapped: for real, as its cache is no part of the program. New. */
+PyObject *mg_answer_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                           PyObject *kwnames);
+
+/* Looks for the function that functools.singledispatch calls for a class; `function` is its inner `dispatch`. New. */
+PyObject *mg_answer_dispatch(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ssize_t count,
+                             PyObject *kwnames);
+
+#endif

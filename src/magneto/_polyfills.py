@@ -1,0 +1,94 @@
+"""Python functions that do what some C functions do: captured code is led through them in place of those.
+
+A C function runs as one piece: what it calls is seen, but not how it got there, and operands may come in another order.
+Where that matters, or where a C function looks into an outside object by itself, the rules name a function here.
+The names of variables are those that TorchDynamo's functions of the same kind have: nodes get their names from them.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def give_up(what: str) -> None:
+    """Stop the capture."""
+    raise AssertionError(what)  # never reached: the rules stop before it
+
+
+def is_plain(classes: tuple[type, ...]) -> bool:
+    """Whether these are Python classes: then dict and slots are all that an object has. The rules run it for real."""
+    return all(cls is object or cls.__flags__ & 512 for cls in classes)
+
+
+_MISSING = object()
+_new: Any = copyreg.__newobj__  # type: ignore[attr-defined]
+_new_ex: Any = copyreg.__newobj_ex__  # type: ignore[attr-defined]
+
+
+def sum(iterable: Iterable[Any], /, start: Any = 0) -> Any:
+    """`builtins.sum`."""
+    if isinstance(start, str):
+        raise TypeError("sum() can't sum strings [use ''.join(seq) instead]")
+    if isinstance(start, bytes):
+        raise TypeError("sum() can't sum bytes [use b''.join(seq) instead]")
+    if isinstance(start, bytearray):
+        raise TypeError("sum() can't sum bytearray [use b''.join(seq) instead]")
+    value = start
+    for element in iterable:
+        value = value + element
+    return value
+
+
+def reduce(function: Callable[[Any, Any], Any], sequence: Iterable[Any], initial: Any = _MISSING, /) -> Any:
+    """`functools.reduce`."""
+    iterator = iter(sequence)
+    if initial is _MISSING:
+        try:
+            value = next(iterator)
+        except StopIteration:
+            raise TypeError("reduce() of empty iterable with no initial value") from None
+    else:
+        value = initial
+    for element in iterator:
+        value = function(value, element)
+    return value
+
+
+def reduce_ex(obj: Any, protocol: int, /) -> Any:
+    """`object.__reduce_ex__`, which `copy` is made of."""
+    cls: Any = type(obj)
+    if cls.__reduce__ is not object.__reduce__:
+        return obj.__reduce__()
+    if protocol < 2:
+        give_up("an old pickle protocol")
+    args = None
+    if hasattr(cls, "__getnewargs_ex__"):
+        args, kwargs = obj.__getnewargs_ex__()
+        made: tuple[Any, ...] = (_new, (cls, *args))
+        if kwargs:
+            made = (_new_ex, (cls, args, kwargs))
+    else:
+        if hasattr(cls, "__getnewargs__"):
+            args = obj.__getnewargs__()
+        made = (_new, (cls, *(args or ())))
+    is_list, is_dict = isinstance(obj, list), isinstance(obj, dict)
+    if cls.__getstate__ is not object.__getstate__:
+        state = obj.__getstate__()
+    else:
+        if args is None and not is_list and not is_dict and not is_plain(cls.__mro__):
+            give_up("an object of a C class that tells nobody what it holds")
+        state = getstate(obj)
+    return (*made, state, iter(obj) if is_list else None, iter(obj.items()) if is_dict else None)
+
+
+def getstate(obj: Any, /) -> Any:
+    """`object.__getstate__`."""
+    state = getattr(obj, "__dict__", None)
+    slots = {}
+    for name in copyreg._slotnames(type(obj)):  # type: ignore[attr-defined]
+        value = getattr(obj, name, _MISSING)
+        if value is not _MISSING:
+            slots[name] = value
+    return (state, slots) if slots else state

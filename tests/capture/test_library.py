@@ -1,0 +1,687 @@
+"""Programs around the standard library, numbers of other classes, torch's settings, gradients and writes to views."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import harness, programs
+
+PROGRAMS = programs.parse("""
+### copy list
+def f(x):
+    a = [x, 1, [2, x]]
+    b = copy.copy(a)
+    b.append(3)
+    return b, a, len(b)
+---
+f(X)
+f(Y)
+### copy outside list
+L = [1, 2, [3]]
+def f(x):
+    b = copy.copy(L)
+    b.append(3)
+    c = copy.copy(b)
+    return x + len(b), b, c
+---
+f(X)
+f(Y)
+L.append(4)
+f(X)
+### copy dict
+D = {"a": 1, "b": [1]}
+def f(x):
+    b = copy.copy(D)
+    b["c"] = x
+    return b["c"] * b["a"], b
+---
+f(X)
+f(Y)
+D["a"] = 7
+f(X)
+### copy outside instance
+class A:
+    def __init__(self): self.v = 2; self.l = [1]
+a = A()
+def f(x):
+    b = copy.copy(a)
+    b.v = 3
+    b.l.append(2)
+    return x * b.v, b, a.v
+---
+f(X)
+f(Y)
+a.v = 9
+f(X)
+### copy inside instance
+class A:
+    def __init__(self): self.v = 2; self.l = [1]
+def f(x):
+    a = A()
+    a.t = x
+    b = copy.copy(a)
+    b.v = 3
+    return x * b.v, b, a
+---
+f(X)
+f(Y)
+### copy dunder
+class A:
+    def __init__(self, v): self.v = v
+    def __copy__(self): return A(self.v + 1)
+a = A(1)
+def f(x):
+    b = copy.copy(a)
+    return x * b.v, b
+---
+f(X)
+f(Y)
+a.v = 4
+f(X)
+### deepcopy containers
+D = {"a": [1, 2, (3, [4])], "b": {"c": {1, 2}}}
+def f(x):
+    d = copy.deepcopy(D)
+    d["a"].append(5)
+    d["a"][2][1].append(8)
+    return x * len(d["a"]), d
+---
+f(X)
+f(Y)
+D["a"].append(1)
+f(X)
+### deepcopy instance
+class A:
+    def __init__(self): self.v = 2; self.l = [1]
+a = A()
+def f(x):
+    b = copy.deepcopy(a)
+    b.v = 3
+    b.l.append(2)
+    return x * b.v, b
+---
+f(X)
+f(Y)
+a.l.append(7)
+f(X)
+### deepcopy dunder
+class A:
+    def __init__(self, v): self.v = v
+    def __deepcopy__(self, memo): return A(copy.deepcopy(self.v, memo))
+a = A([1, 2])
+def f(x):
+    b = copy.deepcopy(a)
+    return x * b.v[1], b
+---
+f(X)
+f(Y)
+a.v[1] = 4
+f(X)
+### deepcopy dataclass
+@dataclasses.dataclass
+class C:
+    hidden: int = 3
+    names: list = dataclasses.field(default_factory=lambda: ["a"])
+c = C()
+def f(x):
+    d = copy.deepcopy(c)
+    d.hidden += 1
+    return x * d.hidden, d
+---
+f(X)
+f(Y)
+c.hidden = 8
+f(X)
+### deepcopy shared
+l = [1]
+D = [l, l]
+def f(x):
+    d = copy.deepcopy(D)
+    return x + 1, d, d[0] is d[1]
+---
+f(X)
+f(Y)
+### deepcopy cycle
+l = [1]
+l.append(l)
+def f(x):
+    d = copy.deepcopy(l)
+    return x + 1, d[0], d[1] is d
+---
+f(X)
+f(Y)
+### typing subscripts
+def f(x):
+    t = typing.List[int]
+    u = typing.Optional[torch.Tensor]
+    v = typing.Dict[str, typing.Any]
+    return x + 1, t is typing.List[int], str(u), v
+---
+f(X)
+f(Y)
+### typing cast
+def f(x):
+    y = typing.cast(torch.Tensor, x)
+    z: typing.List[int] = typing.cast("typing.List[int]", [1])
+    return y + z[0]
+---
+f(X)
+f(Y)
+### typing local annotations
+def f(x):
+    def g(a: typing.List[int], b: typing.Optional[int] = None) -> typing.Tuple[int, ...]:
+        return (len(a),)
+    return x + g([1])[0], g.__annotations__
+---
+f(X)
+f(Y)
+### typing Union isinstance
+def f(x, v):
+    if isinstance(v, int | float): return x * v
+    return x
+---
+f(X, 2)
+f(X, "a")
+f(X, 2.5)
+### typing get_origin
+H = typing.List[int]
+def f(x):
+    return x + (1 if typing.get_origin(H) is list else 2), typing.get_args(H)
+---
+f(X)
+f(Y)
+H = typing.Dict[str, int]
+f(Y)
+### typing NamedTuple
+class P(typing.NamedTuple):
+    a: torch.Tensor
+    b: int = 3
+def f(x):
+    p = P(x)
+    q = p._replace(b=4)
+    return q.a * q.b, q, p._asdict()
+---
+f(X)
+f(Y)
+### typing generic class
+TT = typing.TypeVar("TT")
+class Box(typing.Generic[TT]):
+    def __init__(self, v): self.v = v
+def f(x):
+    b = Box[int](x)
+    return b.v + 1, b
+---
+f(X)
+f(Y)
+### singledispatch
+@functools.singledispatch
+def g(v, x): return x
+@g.register
+def _(v: int, x): return x * v
+@g.register(list)
+def _(v, x): return x + len(v)
+def f(v, x): return g(v, x)
+---
+f(2, X)
+f([1, 2], X)
+f("a", X)
+f(2, Y)
+### singledispatch tensor
+@functools.singledispatch
+def g(v): return 0
+@g.register(torch.Tensor)
+def _(v): return v * 2
+@g.register(tuple)
+def _(v): return sum(v)
+def f(v): return g(v)
+---
+f(X)
+f((X, Y))
+f(Y)
+### singledispatchmethod
+class A:
+    @functools.singledispatchmethod
+    def g(self, v): return v
+    @g.register
+    def _(self, v: int): return v + 1
+    @g.register
+    def _(self, v: torch.Tensor): return v + 2
+a = A()
+def f(x, n): return a.g(x) * a.g(n)
+---
+f(X, 1)
+f(Y, 1)
+### lru_cache
+calls = []
+@functools.lru_cache(maxsize=None)
+def g(n):
+    return n * 2
+def f(x, n): return x * g(n)
+---
+f(X, 2)
+f(Y, 2)
+f(X, 3)
+### lru_cache kw
+@functools.lru_cache(maxsize=8)
+def g(n, k=1):
+    return (n * 2, k)
+def f(x, n): return x * g(n, k=3)[1] + g(n)[0]
+---
+f(X, 2)
+f(Y, 2)
+f(X, 3)
+### cache method
+class A:
+    def __init__(self): self.v = 3
+    @functools.cache
+    def g(self, n): return n * self.v
+a = A()
+def f(x): return x * a.g(2)
+---
+f(X)
+f(Y)
+### lru_cache side effects
+log = []
+@functools.lru_cache
+def g(n):
+    log.append(n)
+    return n + 1
+def f(x, n): return x * g(n)
+---
+f(X, 2)
+f(Y, 2)
+f(X, 3)
+g.cache_clear()
+f(Y, 2)
+### cached lru tensor result
+W = T(3)
+@functools.lru_cache
+def g(n):
+    return W * n
+def f(x, n): return x * g(n)
+---
+f(X, 2)
+f(Y, 2)
+### cached_property
+class A:
+    def __init__(self): self.v = 3
+    @functools.cached_property
+    def w(self): return self.v * 2
+a = A()
+def f(x): return x * a.w
+---
+f(X)
+f(Y)
+a = A()
+f(Y)
+del a.w
+f(X)
+### cached_property tensor
+class A:
+    def __init__(self): self.v = T(3)
+    @functools.cached_property
+    def w(self): return self.v * 2
+a = A()
+def f(x): return x * a.w
+---
+f(X)
+f(Y)
+a = A()
+f(Y)
+### dataclasses replace
+@dataclasses.dataclass
+class C:
+    a: int = 1
+    b: object = None
+c = C(2)
+def f(x):
+    d = dataclasses.replace(c, b=x)
+    return d.b * d.a, d
+---
+f(X)
+f(Y)
+c.a = 5
+f(X)
+### dataclasses replace frozen
+@dataclasses.dataclass(frozen=True)
+class C:
+    a: int = 1
+    b: object = None
+def f(x):
+    d = dataclasses.replace(C(4), b=x)
+    return d.b * d.a, d
+---
+f(X)
+f(Y)
+### dataclass asdict fields
+@dataclasses.dataclass
+class C:
+    a: int = 1
+    b: float = 2.0
+c = C(2)
+def f(x):
+    n = [q.name for q in dataclasses.fields(c)]
+    d = dataclasses.asdict(c)
+    return x * d["a"], d, n, dataclasses.is_dataclass(c), dataclasses.astuple(c)
+---
+f(X)
+f(Y)
+c.a = 3
+f(X)
+### int subclass argument
+class I(int): pass
+i = I(3)
+def f(x): return x * i, x.sum(dim=I(0)), i + 1
+---
+f(X)
+f(Y)
+i = I(4)
+f(X)
+### IntEnum argument
+class E(enum.IntEnum):
+    A = 0
+    B = 1
+def f(x, e): return x.sum(E.B), x * e, x[e], e + 1
+---
+f(X, E.A)
+f(X, E.B)
+f(Y, E.A)
+### IntFlag
+class E(enum.IntFlag):
+    A = 1
+    B = 2
+def f(x, e): return x * (3 if e & E.B else 2), E.A | e
+---
+f(X, E.A)
+f(X, E.A | E.B)
+f(Y, E.A)
+### str enum
+class E(str, enum.Enum):
+    A = "mean"
+    B = "sum"
+def f(x, e): return F.mse_loss(x, x * 2, reduction=e.value), E("sum") is e, e == "sum"
+---
+f(X, E.A)
+f(X, E.B)
+f(Y, E.A)
+### float subclass
+class Fl(float):
+    def twice(self): return self * 2
+v = Fl(2.5)
+def f(x): return x * v, torch.add(x, x, alpha=v), v.twice()
+---
+f(X)
+f(Y)
+v = Fl(3.5)
+f(Y)
+### numpy scalars
+import numpy as np
+i = np.int64(3); g = np.float32(2.5)
+def f(x): return x * int(i) + float(g)
+---
+f(X)
+f(Y)
+i = np.int64(2)
+f(Y)
+### numpy scalar as argument
+import numpy as np
+i = np.int64(1); g = np.float64(2.5)
+def f(x): return x.sum(i), x * g
+---
+f(X)
+f(Y)
+### grad read None
+W = T(3).requires_grad_(True)
+def f(x): return x + (1 if W.grad is None else W.grad)
+---
+f(X)
+f(Y)
+W.grad = torch.ones(3)
+f(X)
+W.grad = None
+f(X)
+### module created inside no params
+def f(x):
+    m = nn.ReLU()
+    s = nn.Sequential(nn.ReLU(), nn.Flatten())
+    return s(m(x))
+---
+f(X)
+f(Y)
+### unpack tensor
+def f(x):
+    a, b = x
+    return a + b
+---
+f(X)
+f(Y)
+### star tensor
+def g(a, b): return a * b
+def f(x):
+    return g(*x), [*x], list(x), tuple(x)
+---
+f(X)
+f(Y)
+### zip tensor
+def f(x, y):
+    return [a * b for a, b in zip(x, y)], max(len(r) for r in x), [i for i, _ in enumerate(x)]
+---
+f(X, Y)
+f(Y, X)
+### map tensor
+def f(x):
+    return list(map(lambda r: r + 1, x)), list(reversed(x)), sum(x)
+---
+f(X)
+f(Y)
+### sum list
+def f(x, y):
+    return sum([x, y]), sum([x, y], x), sum((x * i for i in range(3)))
+---
+f(X, Y)
+f(Y, X)
+### noop to
+def f(x):
+    y = x.to(torch.float32)
+    z = x.to("cpu")
+    w = x.float()
+    return y + z + w, y is x
+---
+f(X)
+f(Y)
+### contiguous
+def f(x):
+    y = x.contiguous()
+    z = x.reshape(2, 3).expand_as(x)
+    return y + z, y is x, x.detach() is x
+---
+f(X)
+f(Y)
+### closures order
+a, b = T(3), T(3, seed=1)
+def make(p, q):
+    def f(x): return x * q + p
+    return f
+f = make(a, b)
+---
+f(X)
+f(Y)
+### neg bit
+def f(x): return x * 2
+---
+f(torch.complex(X, Y).conj().imag)
+f(torch.complex(X, Y).imag)
+f(torch.complex(X, Y).conj().imag)
+### neg bit 2
+def f(x): return x.is_neg(), x.resolve_neg() is x, x + 1
+---
+f(torch.complex(X, Y).imag)
+f(torch.complex(X, Y).conj().imag)
+f(torch.complex(X, Y).imag)
+### conj bit
+def f(x): return x.is_conj(), x * 2
+---
+f(torch.complex(X, Y))
+f(torch.complex(X, Y).conj())
+f(torch.complex(X, Y))
+### num threads
+n0 = torch.get_num_threads()
+def f(x): return x * torch.get_num_threads()
+---
+f(X)
+torch.set_num_threads(2)
+f(X)
+torch.set_num_threads(1)
+f(X)
+torch.set_num_threads(n0)
+### matmul precision
+def f(x): return x * (2 if torch.get_float32_matmul_precision() == "highest" else 3)
+---
+f(X)
+torch.set_float32_matmul_precision("high")
+f(X)
+torch.set_float32_matmul_precision("highest")
+f(X)
+### default dtype
+def f(x): return x.to(torch.get_default_dtype())
+---
+f(X)
+torch.set_default_dtype(torch.float64)
+f(X)
+torch.set_default_dtype(torch.float32)
+f(X)
+### backends flag
+def f(x): return x * (2 if torch.backends.mkldnn.enabled else 3), x + (1 if torch.backends.cudnn.benchmark else 2)
+---
+f(X)
+torch.backends.cudnn.benchmark = True
+f(X)
+torch.backends.cudnn.benchmark = False
+f(X)
+### autocast dtype
+def f(x): return x.to(torch.get_autocast_dtype("cpu"))
+---
+f(X)
+torch.set_autocast_dtype("cpu", torch.float16)
+f(X)
+torch.set_autocast_dtype("cpu", torch.bfloat16)
+f(X)
+### deterministic warn only
+def f(x): return x * (2 if torch.is_deterministic_algorithms_warn_only_enabled() else 3)
+---
+f(X)
+torch.use_deterministic_algorithms(True, warn_only=True)
+f(X)
+torch.use_deterministic_algorithms(False)
+f(X)
+### autocast cache
+def f(x): return x * (2 if torch.is_autocast_cache_enabled() else 3)
+---
+f(X)
+torch.set_autocast_cache_enabled(False)
+f(X)
+torch.set_autocast_cache_enabled(True)
+f(X)
+### write to a view of a leaf without grad mode
+W = T(3).requires_grad_(True)
+def f(x):
+    with torch.no_grad():
+        W[:2].mul_(2)
+        W.view(3)[0] = 1
+    return x + W
+---
+f(X)
+f(Y)
+W
+### write to a view of what is no leaf
+def f(x, w):
+    y = w * 2
+    y[0] = 1
+    y[1:].add_(x[0, 1:])
+    z = torch.zeros(3)
+    z[:2] += w[:2]
+    return y, z
+---
+f(X, T(3).requires_grad_(True))
+f(Y, T(3).requires_grad_(True))
+### write to one of several views without grad
+def f(x):
+    a, b = x.clone().unbind()
+    a.add_(b)
+    return a
+---
+f(X)
+f(Y)
+""")
+
+# Autograd refuses these writes at once: the capture stops before them, and eager raises.
+REFUSED = programs.parse("""
+### write to a view of a leaf
+W = T(3).requires_grad_(True)
+def f(x):
+    v = W[:2]
+    v.add_(1)
+    return x + 1
+---
+f(X)
+f(Y)
+W
+### write to a view of a leaf, caught
+W = T(3).requires_grad_(True)
+def f(x):
+    try:
+        W[:2].mul_(2)
+    except RuntimeError:
+        x = x + 100
+    return x + 1
+---
+f(X)
+f(Y)
+### write to a view of a leaf made inside
+def f(x):
+    w = torch.ones(3, requires_grad=True)
+    try:
+        w[:2][0] = 2
+    except RuntimeError:
+        x = x + 100
+    return x + 1
+---
+f(X)
+f(Y)
+### write to one of several views
+def f(x, w):
+    try:
+        (x * w).unbind()[0].add_(1)
+    except RuntimeError:
+        x = x + 100
+    return x + 1
+---
+f(X.clone(), T(3).requires_grad_(True))
+f(Y.clone(), T(3).requires_grad_(True))
+### write to a view made without grad mode
+W = T(3).requires_grad_(True)
+def f(x):
+    with torch.no_grad():
+        v = W[:2]
+    try:
+        v.add_(1)
+    except RuntimeError:
+        x = x + 100
+    return x + 1
+---
+f(X)
+f(Y)
+""")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    program, steps = PROGRAMS[name]
+    harness.check(program, *steps)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_write_that_autograd_refuses(name: str) -> None:
+    program, steps = REFUSED[name]
+    report = harness.run(program, steps)
+    assert "OPERATION_FAILED" in [failure.reason for failure in report.failures]
