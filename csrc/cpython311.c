@@ -168,6 +168,24 @@ mg_frame_locals_written(PyThreadState *tstate)
     }
 }
 
+/* An iterator over a list, forwards or backwards. */
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t index;
+    PyObject *list; /* strong; NULL once it has come to its end */
+} ListIterator;
+
+int
+mg_list_iterator_place(PyObject *iterator, PyObject *index)
+{
+    if ((!Py_IS_TYPE(iterator, &PyListIter_Type) && !Py_IS_TYPE(iterator, &PyListRevIter_Type)) ||
+        !PyLong_CheckExact(index)) {
+        return 0;
+    }
+    ((ListIterator *)iterator)->index = PyLong_AsSsize_t(index);
+    return 1;
+}
+
 int
 mg_code_prologue(PyCodeObject *code)
 {

@@ -106,6 +106,10 @@ int mg_code_prologue(PyCodeObject *code);
 /* Keeps `extra` with a code object, at an index of _PyEval_RequestCodeExtraIndex. */
 int mg_code_set_extra(PyCodeObject *code, Py_ssize_t index, void *extra);
 
+/* Puts an iterator over a list at an index, even one behind the list's end: the list may grow yet. 1, or 0 if it is no
+ * such iterator, or the index is no integer. */
+int mg_list_iterator_place(PyObject *iterator, PyObject *index);
+
 /* The awaitable's iterator, for `await`; NULL with an exception. */
 PyObject *mg_awaitable_iter(PyObject *object);
 

@@ -1374,6 +1374,11 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(MAKE_FUNCTION) {
+        if (capture != NULL) { /* calls take defaults and cells out of these unseen */
+            for (int i = 0, flags = oparg; flags != 0; flags &= flags - 1) {
+                STOP_IF(mg_trace_expose(capture, sp - 2 - i++) < 0);
+            }
+        }
         PyObject *function_code = POP();
         PyObject *function = make_function(frame, function_code, oparg, &sp);
         Py_DECREF(function_code);

@@ -791,6 +791,9 @@ build_fresh(Build *context, int index)
                 return *slot;
             }
             PyObject *state = build(context, node->parts[1]);
+            if (state != NULL && mg_list_iterator_place(*slot, state)) {
+                return *slot;
+            }
             PyObject *none = state == NULL ? NULL : PyObject_CallMethod(*slot, "__setstate__", "O", state);
             Py_XDECREF(none);
             return none == NULL ? NULL : *slot;
