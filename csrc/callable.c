@@ -4,8 +4,10 @@
  * call is simply made, since nothing outside was touched. A callable that keeps failing is tried less and less often. */
 #include "callable.h"
 
+#include "control.h"
 #include "hook.h"
 #include "rules.h"
+#include "stance.h"
 #include "trace.h"
 #include "world.h"
 
@@ -262,6 +264,7 @@ typedef struct {
     MgReason reason;
     PyObject *detail; /* strong, or NULL */
     PyObject *where;  /* strong, or NULL */
+    int strict;       /* an error, whatever else may be possible */
 } Stop;
 
 static void
@@ -272,13 +275,17 @@ stop_clear(Stop *stop)
     stop->reason = MG_REASON_NONE;
 }
 
-/* Tells Python why a graph ends, or why there is none; it may raise (fullgraph). MG_OK or MG_ERR. */
+/* Tells Python why a graph ends ("break"), or why there is none ("skip", or "error" if it has to raise); it may raise in
+ * any case. MG_OK or MG_ERR. */
 static int
-tell_stop(MgCompiled *self, const Stop *stop)
+tell_stop(MgCompiled *self, const Stop *stop, const char *outcome)
 {
-    PyObject *result = PyObject_CallFunction(
-        self->failed, "ssOO", mg_reason_name(stop->reason), mg_reason_text(stop->reason),
-        stop->detail == NULL ? Py_None : stop->detail, stop->where == NULL ? Py_None : stop->where);
+    const char *name = mg_reason_name(stop->reason), *text = mg_reason_text(stop->reason);
+    PyObject *detail = stop->detail == NULL ? Py_None : stop->detail;
+    PyObject *where = stop->where == NULL ? Py_None : stop->where;
+    PyObject *result = self->stopped == Py_None
+                           ? PyObject_CallFunction(self->failed, "ssOO", name, text, detail, where)
+                           : PyObject_CallFunction(self->stopped, "sssOO", outcome, name, text, detail, where);
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
 }
@@ -288,10 +295,10 @@ static int
 tell_failure(MgCompiled *self, const Stop *stop)
 {
     self->failures++;
-    if (!self->fullgraph) {
+    if (!self->fullgraph && !stop->strict) {
         self->skip = self->failures < 2 ? 0 : self->failures < 20 ? 1 << (self->failures - 2) : 1 << 18;
     }
-    return tell_stop(self, stop);
+    return tell_stop(self, stop, stop->strict ? "error" : "skip");
 }
 
 /* Gives the graph of a new entry to the backend. MG_OK or MG_ERR. */
@@ -367,6 +374,9 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
                            ? mg_trace_frame(capture, subject->frame, subject->next, subject->sp)
                            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
     int can_break = capture->can_break && capture->reason != MG_REASON_EXCEPTION;
+    int strict =
+        capture->reason == MG_REASON_FORBIDDEN || (result == NULL && can_break && mg_control_error_on_break(capture));
+    can_break = can_break && !strict;
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
         Py_DECREF(result);
@@ -381,7 +391,7 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     if (entry == NULL && can_break && capture->refused) {
         try->lost = capture->steps;
     }
-    try->why = (Stop){capture->reason, Py_XNewRef(capture->detail), Py_XNewRef(capture->where)};
+    try->why = (Stop){capture->reason, Py_XNewRef(capture->detail), Py_XNewRef(capture->where), strict};
     if (entry != NULL || capture->reason != MG_REASON_NONE) {
         PyErr_Clear();
     }
@@ -412,11 +422,12 @@ capture_until(MgCompiled *self, const Subject *subject, Try *try)
         }
         if (first.reason == MG_REASON_NONE) {
             first = try->why;
-            try->why = (Stop){MG_REASON_NONE, NULL, NULL};
+            try->why = (Stop){.reason = MG_REASON_NONE};
             try->stop_reason = first.reason;
         }
     }
     if (first.where != NULL && try->why.reason == first.reason) {
+        first.strict = try->why.strict;
         stop_clear(&try->why);
         try->why = first;
     }
@@ -472,7 +483,7 @@ capture_subject(MgCompiled *self, const Subject *subject)
         status = tell_failure(self, &try.why);
     }
     else if (entry != NULL && entry->frames != NULL) {
-        status = tell_stop(self, &try.why);
+        status = tell_stop(self, &try.why, "break");
     }
     stop_clear(&try.why);
     if (status < 0) {
@@ -519,6 +530,53 @@ call_plainly(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *k
     return mg_hook_call_watched(owner, self->function, args, nargsf, kwnames);
 }
 
+/* ---- stances ---- */
+
+/* A call that no entry fits, under a stance other than the default. 1 if it is to be captured, 0 if it is to be made in
+ * CPython, -1 with an exception. */
+static int
+may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code)
+{
+    switch (stance) {
+        case MG_STANCE_EAGER_ON_RECOMPILE:
+            return 0;
+        case MG_STANCE_FAIL_ON_RECOMPILE:
+            PyErr_Format(PyExc_RuntimeError,
+                         "Detected recompile when the stance is 'fail_on_recompile'. filename: '%U', function name: "
+                         "'%U', line number: %d",
+                         code->co_filename, code->co_name, code->co_firstlineno);
+            return -1;
+        case MG_STANCE_SKIP_GUARDS:
+            PyErr_SetString(PyExc_RuntimeError,
+                            "Recompilation triggered with skip_guard_eval_unsafe stance. This usually means that you "
+                            "have not warmed up your model with enough inputs such that you can guarantee no more "
+                            "recompilations.");
+            return -1;
+        case MG_STANCE_EAGER_THEN_COMPILE:
+            self->warm++;
+            return self->warm > 1;
+        default:
+            return 1;
+    }
+}
+
+/* A call under a stance that does not use the entries of this callable. New. */
+static PyObject *
+call_elsewhere(MgCompiled *self, MgStance stance, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (stance == MG_STANCE_INVALID) {
+        PyErr_SetString(PyExc_RuntimeError, "torch.compiler.set_stance was given a stance that there is not");
+        return NULL;
+    }
+    PyObject *outer = mg_hook_watch(NULL); /* nor is anything below to be captured */
+    PyObject *target =
+        stance == MG_STANCE_FORCE_BACKEND ? mg_stance_forced((PyObject *)self) : Py_NewRef(self->function);
+    PyObject *result = target == NULL ? NULL : PyObject_Vectorcall(target, args, nargsf, kwnames);
+    Py_XDECREF(target);
+    mg_hook_watch(outer);
+    return result;
+}
+
 static PyObject *
 compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -529,6 +587,11 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     if (!PyFunction_Check(function) || mg_capture_current != NULL || PyThreadState_Get()->cframe->use_tracing) {
         return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+    }
+    MgStance stance = mg_stance_get();
+    if (MG_UNLIKELY(stance != MG_STANCE_DEFAULT) && (stance == MG_STANCE_FORCE_EAGER || stance == MG_STANCE_INVALID ||
+                                                     (stance == MG_STANCE_FORCE_BACKEND && !self->forced))) {
+        return call_elsewhere(self, stance, args, nargsf, kwnames);
     }
     Bound bound;
     int fits = bind((PyFunctionObject *)function, object, args, PyVectorcall_NARGS(nargsf), kwnames, &bound);
@@ -544,6 +607,15 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         if (found != 0) {
             goto done;
         }
+    }
+    int wanted =
+        stance == MG_STANCE_DEFAULT ? 1 : may_capture(self, stance, (PyCodeObject *)PyFunction_GET_CODE(function));
+    if (wanted < 0) {
+        goto done;
+    }
+    if (wanted == 0) {
+        result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+        goto done;
     }
     int limit = self->limit < 0 ? mg_callable_limit : self->limit;
     if (fits > 0 && self->entry_count >= limit && self->told != limit + 1) {
@@ -691,6 +763,13 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     int found = 0;
     *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
     if (found == 0) {
+        MgStance stance = mg_stance_get();
+        int wanted = stance == MG_STANCE_DEFAULT || stance == MG_STANCE_EAGER_THEN_COMPILE
+                         ? 1
+                         : may_capture(self, stance, frame->f_code);
+        if (wanted <= 0) {
+            return wanted < 0 ? MG_CONTINUE_ERROR : MG_CONTINUE_PLAIN;
+        }
         int limit = self->limit < 0 ? mg_callable_limit : self->limit;
         point = find_point(self, frame, offset, depth, empty); /* the backend's guard may have run any code */
         if (point == NULL) {
@@ -757,6 +836,7 @@ compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
     Py_VISIT(self->failed);
     Py_VISIT(self->missed);
     Py_VISIT(self->captured);
+    Py_VISIT(self->stopped);
     Py_VISIT(self->dict);
     for (int i = 0; i < self->entry_count; i++) {
         Py_VISIT(self->entries[i]);
@@ -807,6 +887,7 @@ compiled_clear(MgCompiled *self)
     Py_CLEAR(self->failed);
     Py_CLEAR(self->missed);
     Py_CLEAR(self->captured);
+    Py_CLEAR(self->stopped);
     Py_CLEAR(self->dict);
     drop_entries(self);
     return 0;
@@ -826,11 +907,12 @@ compiled_dealloc(MgCompiled *self)
 static PyObject *
 compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "compile", "failed", "missed", "limit", "captured", "fullgraph", NULL};
-    PyObject *function, *compile, *failed, *missed = Py_None, *captured = Py_None;
+    static char *names[] = {"function", "compile",   "failed",  "missed", "limit",
+                            "captured", "fullgraph", "stopped", NULL};
+    PyObject *function, *compile, *failed, *missed = Py_None, *captured = Py_None, *stopped = Py_None;
     int limit = -1, fullgraph = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OiOp", names, &function, &compile, &failed, &missed, &limit,
-                                     &captured, &fullgraph)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OiOpO", names, &function, &compile, &failed, &missed, &limit,
+                                     &captured, &fullgraph, &stopped)) {
         return NULL;
     }
     if (!PyCallable_Check(function)) {
@@ -847,6 +929,7 @@ compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->failed = Py_NewRef(failed);
     self->missed = Py_NewRef(missed);
     self->captured = Py_NewRef(captured);
+    self->stopped = Py_NewRef(stopped);
     self->limit = limit;
     self->fullgraph = fullgraph;
     return (PyObject *)self;
@@ -875,7 +958,7 @@ compiled_reset(MgCompiled *self, PyObject *unused)
 {
     (void)unused;
     drop_entries(self);
-    self->failures = self->skip = self->told = 0;
+    self->failures = self->skip = self->told = self->warm = 0;
     Py_RETURN_NONE;
 }
 
@@ -898,6 +981,8 @@ static PyMemberDef compiled_members[] = {
     {"captures", T_ULONGLONG, offsetof(MgCompiled, captures), READONLY, "How often capture was tried."},
     {"failures", T_INT, offsetof(MgCompiled, failures), READONLY, "How often capture was aborted."},
     {"breaks", T_INT, offsetof(MgCompiled, breaks), 0, "Whether graphs may end at a break."},
+    {"fullgraph", T_INT, offsetof(MgCompiled, fullgraph), READONLY, "Whether no call may run in CPython."},
+    {"forced", T_INT, offsetof(MgCompiled, forced), 0, "Whether it was made for a forced backend."},
     {"limit", T_INT, offsetof(MgCompiled, limit), 0, "How many entries there may be; -1 for the common limit."},
     {NULL, 0, 0, 0, NULL},
 };

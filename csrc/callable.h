@@ -24,6 +24,7 @@ typedef struct {
     PyObject *failed;   /* strong: told of a capture that was aborted */
     PyObject *missed;   /* strong: told why no entry fits, before a recapture or when there may be no more; or None */
     PyObject *captured; /* strong: told of each new entry, and how long its capture took; or None */
+    PyObject *stopped;  /* strong: told in place of `failed`, and first what becomes of the call; or None */
     MgEntry **entries;  /* strong, most recent first */
     int entry_count, entry_room;
     MgPoint *points; /* owned */
@@ -33,6 +34,8 @@ typedef struct {
     int fullgraph; /* no call may run in CPython for want of a capture: each failure is told */
     int told;      /* the limit that `missed` was told of, and does not want to hear again */
     int failures;  /* aborted captures so far */
+    int warm;      /* a first call was left to CPython: "eager_then_compile" */
+    int forced;    /* made for a forced backend: called whatever backend is forced */
     int skip;      /* calls to be left alone before capture is tried again */
     uint64_t captures;
     uint64_t changes; /* of the lists of entries, ever */

@@ -147,6 +147,7 @@ struct MgCapture {
     int refused;      /* an object that lives on can't be built again */
     int root_taken;
     int pure;           /* what is called now gives its result to the call instruction as it is */
+    int clean;          /* it was stopped before it was begun: the call instruction can be executed from its start */
     int direct_pending; /* the next frame is called that way */
     int point;          /* the root is a frame in the middle, not a call */
     int point_count;    /* the slots of that frame */
@@ -184,6 +185,13 @@ int mg_capture_guard_apart(MgCapture *capture, MgSource *const *sources, int cou
 /* A tuple of (code, offset) for the frames from the root to the current one; where a module is called also the number of
  * its source, and its class. New. */
 PyObject *mg_capture_stack(MgCapture *capture);
+
+/* 1 if a graph may end for this reason, and the program go on: not where it is to end in an error. */
+static inline int
+mg_reason_is_break(MgReason reason)
+{
+    return reason != MG_REASON_EXCEPTION && reason != MG_REASON_FORBIDDEN;
+}
 
 const char *mg_reason_name(MgReason reason);
 const char *mg_reason_text(MgReason reason);

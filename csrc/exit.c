@@ -95,8 +95,7 @@ is_untouched(const MgCapture *capture, long step, int is_call)
     if (capture->stop == step || capture->reason == MG_REASON_FAULT) {
         return 1;
     }
-    return capture->mark_step == step && capture->mark == mg_exit_mark(capture) &&
-           (!is_call || capture->reason == MG_REASON_SKIPPED_CALL);
+    return capture->mark_step == step && capture->mark == mg_exit_mark(capture) && (!is_call || capture->clean);
 }
 
 void

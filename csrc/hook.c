@@ -12,6 +12,7 @@
  *     to CPython: no endless loop. */
 #include "hook.h"
 
+#include "control.h"
 #include "exit.h"
 #include "interp.h"
 #include "place.h"
@@ -101,14 +102,19 @@ static PyObject *
 eval_watched(PyThreadState *tstate, MgFrame *frame, int throwflag)
 {
     PyObject *owner = thread.owner, *spared = thread.spared;
-    if (mg_rules_is_disabled((PyObject *)frame->f_func)) {
-        thread.owner = NULL;
+    thread.owner = NULL; /* the judge's own frames are not watched */
+    MgMark mark = mg_rules_watched((PyObject *)frame->f_func);
+    thread.owner = owner;
+    if (mark == MG_MARK_DISABLED) {
+        PyObject *inner = mg_control_spared(frame->f_func);
+        thread.owner = inner == NULL ? NULL : owner;
+        thread.spared = inner; /* that of the wrapper's function is left alone too; what it calls is watched */
         PyObject *result = _PyEval_EvalFrameDefault(tstate, frame, throwflag);
         thread.owner = owner;
         thread.spared = spared;
         return result;
     }
-    if (throwflag || !is_worth_watching(frame)) {
+    if (throwflag || mark == MG_MARK_SKIPPED || !is_worth_watching(frame)) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
     return mg_interp_watch(tstate, frame, owner);

@@ -8,6 +8,7 @@
 #include "rules.h"
 #include "shadow.h"
 #include "wrapper.h"
+#include "stance.h"
 #include "trace.h"
 
 PyDoc_STRVAR(interpret_doc, "interpret(func, /, *args, **kwargs)\n--\n\n"
@@ -223,6 +224,27 @@ core_recompile_limit(PyObject *module, PyObject *argument)
     return PyLong_FromLong(before);
 }
 
+PyDoc_STRVAR(stance_doc, "stance(stance=-1, /)\n--\n\n"
+                         "Set magneto's own stance, by its number in csrc/stance.h. Return the one that is in force.");
+
+static PyObject *
+core_stance(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int stance = -1;
+    if (!PyArg_ParseTuple(args, "|i", &stance)) {
+        return NULL;
+    }
+    if (stance >= MG_STANCE_INVALID) {
+        PyErr_SetString(PyExc_ValueError, "there is no such stance");
+        return NULL;
+    }
+    if (stance >= 0) {
+        mg_stance_set((MgStance)stance);
+    }
+    return PyLong_FromLong(mg_stance_get());
+}
+
 PyDoc_STRVAR(reasons_doc, "reasons()\n--\n\nEvery reason for which capture stops: name -> (text, hint).");
 
 static PyObject *
@@ -249,6 +271,7 @@ static PyMethodDef core_methods[] = {
     {"inject_fault", core_inject_fault, METH_O, inject_fault_doc},
     {"capturing", core_capturing, METH_NOARGS, capturing_doc},
     {"recompile_limit", core_recompile_limit, METH_O, recompile_limit_doc},
+    {"stance", core_stance, METH_VARARGS, stance_doc},
     {"reasons", core_reasons, METH_NOARGS, reasons_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},

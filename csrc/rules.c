@@ -8,9 +8,11 @@
 
 #include "answer.h"
 #include "callable.h"
+#include "control.h"
 #include "place.h"
 #include "record.h"
 #include "route.h"
+#include "stance.h"
 #include "world.h"
 #include "wrapper.h"
 
@@ -25,6 +27,9 @@ typedef enum {
     RULE_POLYFILL, /* looked into in the shape of a Python function */
     RULE_STATE,
     RULE_BREAK,
+    RULE_VALUE,      /* breaks that tell more: the value of a tensor, */
+    RULE_OUTPUT,     /* input and output, */
+    RULE_USER_BREAK, /* graph_break() */
     RULE_ISINSTANCE,
     RULE_ISSUBCLASS,
     RULE_TYPE,
@@ -49,6 +54,7 @@ typedef enum {
     RULE_SUM,
     RULE_REVERSED,
     RULE_DISPATCH, /* the part of functools.singledispatch that looks for the function */
+    RULE_NOTHING,
     RULE_OPERATOR, /* a function of the module operator: recorded on twins */
     RULE_ABS,
     RULE_ENTER, /* __enter__ and __exit__ of torch's context managers: two nodes */
@@ -69,6 +75,9 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_POLYFILL] = "polyfill",
     [RULE_STATE] = "state",
     [RULE_BREAK] = "break",
+    [RULE_VALUE] = "value",
+    [RULE_OUTPUT] = "output",
+    [RULE_USER_BREAK] = "user_break",
     [RULE_ISINSTANCE] = "isinstance",
     [RULE_ISSUBCLASS] = "issubclass",
     [RULE_TYPE] = "type",
@@ -93,6 +102,7 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_SUM] = "sum",
     [RULE_REVERSED] = "reversed",
     [RULE_DISPATCH] = "dispatch",
+    [RULE_NOTHING] = "nothing",
     [RULE_OPERATOR] = "operator",
     [RULE_ABS] = "abs",
     [RULE_ENTER] = "enter",
@@ -191,8 +201,9 @@ mg_rules_configure(PyObject *tables)
     if (places != NULL && mg_place_configure(places) < 0) {
         return MG_ERR;
     }
+    mg_stance_configure(tables);
     PyObject *calls = PyDict_GetItemString(tables, "calls");
-    return calls == NULL ? MG_OK : take_calls(calls);
+    return calls != NULL && take_calls(calls) < 0 ? MG_ERR : mg_control_configure(tables);
 }
 
 static Rule
@@ -437,7 +448,36 @@ unknown_call(MgCapture *capture, PyObject *callable)
     if (!PyCallable_Check(callable)) {
         return PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", Py_TYPE(callable)->tp_name);
     }
+    capture->clean = capture->pure;
     mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
+    return NULL;
+}
+
+/* Ends the capture at a call that is not to be captured. NULL; or None if the call is to be left out. */
+static PyObject *
+refuse_call(MgCapture *capture, MgReason reason, PyObject *callable, PyObject *const *args, Py_ssize_t count)
+{
+    int ignored = mg_control_ignores(callable, args, count);
+    if (ignored != 0) {
+        return ignored < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    capture->suspended++; /* a repr may be Python code */
+    PyObject *text = mg_control_text(callable);
+    capture->suspended--;
+    capture->clean = capture->pure;
+    mg_capture_abort(capture, reason, text == NULL ? NULL : "%U", text);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+/* graph_break(msg): the message goes with the reason. NULL. */
+static PyObject *
+break_for_user(MgCapture *capture, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    int given = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)) > 0 && PyUnicode_Check(args[0]) &&
+                PyUnicode_GET_LENGTH(args[0]) > 0;
+    capture->clean = capture->pure;
+    mg_capture_abort(capture, MG_REASON_USER_BREAK, given ? "%U" : NULL, args == NULL ? NULL : args[0]);
     return NULL;
 }
 
@@ -721,6 +761,18 @@ static PyObject *
 call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const *args, Py_ssize_t count,
              PyObject *kwnames)
 {
+    switch (rule) {
+        case RULE_BREAK:
+            return refuse_call(capture, MG_REASON_SKIPPED_CALL, callable, args, count);
+        case RULE_VALUE:
+            return refuse_call(capture, MG_REASON_TENSOR_VALUE, callable, args, count);
+        case RULE_OUTPUT:
+            return refuse_call(capture, MG_REASON_OUTPUT, callable, args, count);
+        case RULE_USER_BREAK:
+            return break_for_user(capture, args, count, kwnames);
+        default:
+            break;
+    }
     capture->pure = 0;
     switch (rule) {
         case RULE_RECORD:
@@ -791,9 +843,6 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             Py_CLEAR(capture->state);
             return result;
         }
-        case RULE_BREAK:
-            mg_capture_abort(capture, MG_REASON_SKIPPED_CALL, "%R", callable);
-            return NULL;
         case RULE_ISINSTANCE:
         case RULE_ISSUBCLASS:
             return do_isinstance(capture, callable, args, count);
@@ -853,6 +902,8 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             Py_RETURN_TRUE;
         case RULE_FALSE: /* a twin stands for a plain tensor, which has no torch function of its own */
             Py_RETURN_FALSE;
+        case RULE_NOTHING:
+            Py_RETURN_NONE;
         case RULE_ID:                 /* the same number within the capture, whatever it is: only good as a key */
             if (capture->can_break) { /* behind a break it would be another */
                 return unknown_call(capture, callable);
@@ -1047,35 +1098,19 @@ call_weakref(MgCapture *capture, PyObject *reference)
     return view;
 }
 
-/* What a function says of itself: RULE_NONE if nothing. */
-static Rule
-function_rule(PyFunctionObject *function)
-{
-    static PyObject *mark;
-    if (mark == NULL && (mark = PyUnicode_InternFromString("_torchdynamo_disable")) == NULL) {
-        PyErr_Clear();
-        return RULE_BREAK;
-    }
-    if (function->func_dict != NULL && PyDict_GetItemWithError(function->func_dict, mark) == Py_True) {
-        return RULE_BREAK;
-    }
-    PyObject *module = function->func_module;
-    if (module == NULL || !PyUnicode_CheckExact(module) || !PyUnicode_IS_COMPACT_ASCII(module)) {
-        return RULE_NONE;
-    }
-    const char *text = (const char *)PyUnicode_1BYTE_DATA(module);
-    if (strncmp(text, "torch._dynamo", 13) != 0 || (text[13] != '.' && text[13] != '\0')) {
-        return RULE_NONE;
-    }
-    /* TorchDynamo's own functions are not looked into; those that number modules keep books, and are simply called */
-    return strcmp(text + 13, ".mutation_guard") == 0 ? RULE_CONSTANT : RULE_BREAK;
-}
-
 int
-mg_rules_is_disabled(PyObject *function)
+mg_rules_watched(PyObject *function)
 {
-    return PyFunction_Check(function) &&
-           (rule_of(function) == RULE_BREAK || function_rule((PyFunctionObject *)function) == RULE_BREAK);
+    Rule rule = rule_of(function);
+    if (rule != RULE_NONE) {
+        return rule == RULE_INLINE ? MG_MARK_NONE : MG_MARK_DISABLED;
+    }
+    PyObject *other;
+    int mark = mg_control_mark(NULL, function, &other);
+    if (mark < 0) {
+        PyErr_Clear();
+    }
+    return mark < 0 ? MG_MARK_SKIPPED : mark;
 }
 
 /* A builtin method bound to what captured code sees of its object. New; `method` itself if that is the same. */
@@ -1101,23 +1136,91 @@ bind_again(MgCapture *capture, PyObject *method, PyObject *self)
     return bound;
 }
 
+/* A constant function is called: its result is what it gives now. */
+static PyObject *
+call_constant(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    if (any_twin(args, count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)))) {
+        return refuse_call(capture, MG_REASON_SKIPPED_CALL, callable, args, count);
+    }
+    capture->suspended++;
+    PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
+    capture->suspended--;
+    PyObject *view = result == NULL ? NULL : mg_world_adopt(capture, result);
+    Py_XDECREF(result);
+    return view;
+}
+
+/* Calls what a user, or the judge, has said something about. */
+static PyObject *
+call_marked(MgCapture *capture, int mark, PyObject *other, PyObject *callable, PyObject *const *args, size_t nargsf,
+            PyObject *kwnames)
+{
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    switch ((MgMark)mark) {
+        case MG_MARK_DISABLED:
+            return refuse_call(capture, MG_REASON_DISABLED, callable, args, count);
+        case MG_MARK_FORBIDDEN:
+            mg_capture_abort(capture, MG_REASON_FORBIDDEN, "%R", callable);
+            return NULL;
+        case MG_MARK_CONSTANT:
+            return call_constant(capture, callable, args, count, kwnames);
+        case MG_MARK_BOOKS:
+            if (!any_twin(args, count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)))) {
+                return call_special(capture, RULE_CONSTANT, callable, args, count, kwnames);
+            }
+            break;
+        case MG_MARK_RECORDED:
+            return call_special(capture, RULE_RECORD, callable, args, count, kwnames);
+        case MG_MARK_REPLACED: {
+            MgRecord *record = mg_world_record(capture, callable);
+            if (record != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
+                return NULL;
+            }
+            Py_INCREF(other);
+            PyObject *result = mg_rules_call(capture, other, args, nargsf, kwnames);
+            Py_DECREF(other);
+            return result;
+        }
+        default:
+            break;
+    }
+    return mark < 0 ? NULL : refuse_call(capture, MG_REASON_SKIPPED_CALL, callable, args, count);
+}
+
 PyObject *
 mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     PyTypeObject *type = Py_TYPE(callable);
     Rule rule = rule_of(callable);
+    if (MG_UNLIKELY(mg_control_overriding) && rule != RULE_USER_BREAK) {
+        PyObject *other;
+        MgMark mark = mg_control_override(callable, &other);
+        if (mark != MG_MARK_NONE) {
+            return call_marked(capture, mark, other, callable, args, nargsf, kwnames);
+        }
+    }
     if (rule > RULE_INLINE) {
         return call_special(capture, rule, callable, args, count, kwnames);
     }
-    if (type == &PyFunction_Type && (rule = rule_of(PyFunction_GET_CODE(callable))) > RULE_INLINE) {
-        return call_special(capture, rule, callable, args, count, kwnames);
-    }
-    if (type == &PyFunction_Type) { /* inlined: its frame is captured */
-        rule = function_rule((PyFunctionObject *)callable);
-        if (rule != RULE_NONE) {
+    if (type == &PyFunction_Type && rule == RULE_NONE) {
+        rule = rule_of(PyFunction_GET_CODE(callable));
+        if (rule > RULE_INLINE) {
             return call_special(capture, rule, callable, args, count, kwnames);
         }
+    }
+    if (rule == RULE_NONE) {
+        PyObject *other;
+        int mark = mg_control_mark(capture, callable, &other);
+        if (mark > MG_MARK_NONE && rule_of(callable) != RULE_NONE) { /* the judge has named the function itself */
+            return mg_rules_call(capture, callable, args, nargsf, kwnames);
+        }
+        if (mark != MG_MARK_NONE) {
+            return call_marked(capture, mark, other, callable, args, nargsf, kwnames);
+        }
+    }
+    if (type == &PyFunction_Type) { /* inlined: its frame is captured */
         capture->direct_pending = capture->pure;
         capture->direct = 1;
         PyObject *result = PyObject_Vectorcall(callable, args, nargsf, kwnames);

@@ -14,8 +14,10 @@ PyObject *mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const 
 /* The same for f(*args, **kwargs); `kwargs` is a dict or NULL. */
 PyObject *mg_rules_call_tuple(MgCapture *capture, PyObject *callable, PyObject *args, PyObject *kwargs);
 
+/* What becomes of a frame of a function that CPython executes below a break: an MgMark. */
+int mg_rules_watched(PyObject *function);
+
 /* 1 or 0. */
-int mg_rules_is_disabled(PyObject *function);          /* neither it nor what it calls is to be captured */
 int mg_rules_is_constant_type(PyTypeObject *type);     /* immutable objects, guarded by identity */
 int mg_rules_is_harmless_type(PyTypeObject *type);     /* C types whose methods touch nothing but their arguments */
 int mg_rules_is_plain_tensor_type(PyTypeObject *type); /* tensor classes that behave like torch.Tensor */

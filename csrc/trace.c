@@ -1,6 +1,7 @@
 /* Tracing mode: what the interpreter asks for at single instructions, and the life of a capture from start to end. */
 #include "trace.h"
 
+#include "control.h"
 #include "except.h"
 #include "hook.h"
 #include "interp.h"
@@ -36,6 +37,7 @@ run_subject(MgCapture *capture, const Subject *subject)
     PyObject *result = NULL;
     if (capture->entry_state != NULL) {
         capture->state = Py_NewRef(capture->entry_state);
+        mg_control_begin();
         mg_hook_acquire();
         mg_capture_current = capture;
         result = subject->frame != NULL

@@ -8,6 +8,7 @@
  * shadow that stands for the object; reads look there first. */
 #include "world.h"
 
+#include "control.h"
 #include "except.h"
 #include "exit.h"
 #include "record.h"
@@ -956,6 +957,9 @@ mg_world_enter_frame(MgCapture *capture, MgFrame *frame)
     PyFunctionObject *function = frame->f_func;
     int direct = capture->direct;
     capture->direct = 0;
+    if (MG_UNLIKELY(mg_control_is_disabled(function)) && mg_frame_lasti(frame) < 0) { /* called by C code */
+        return mg_capture_abort(capture, MG_REASON_DISABLED, "%U", function->func_qualname);
+    }
     if (mg_table_get(&capture->inside, function, NULL) == NULL &&
         mg_table_get(&capture->guarded, function, NULL) == NULL) {
         MgRecord *record = mg_world_find(capture, (PyObject *)function);

@@ -24,8 +24,25 @@ except ModuleNotFoundError as error:
     ) from error
 
 from magneto import exc  # noqa: E402
-from magneto._compile import allow_in_graph, compile, disable, is_compiling, reset  # noqa: E402
+from magneto._compile import compile, is_compiling, reset  # noqa: E402
 from magneto._config import config  # noqa: E402
+from magneto._control import (  # noqa: E402
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    disallow_in_graph,
+    error_on_graph_break,
+    forbid_in_graph,
+    graph_break,
+    mark_dynamic,
+    mark_static,
+    maybe_mark_dynamic,
+    nonstrict_trace,
+    run,
+    set_stance,
+    skip,
+    substitute_in_graph,
+)
 from magneto._counters import counters  # noqa: E402
 from magneto._report import cache_entries, explain  # noqa: E402
 
@@ -37,16 +54,29 @@ __all__ = [
     "OptimizedModule",
     "__version__",
     "allow_in_graph",
+    "assume_constant_result",
     "cache_entries",
     "compile",
     "config",
     "counters",
     "disable",
+    "disallow_in_graph",
+    "error_on_graph_break",
     "exc",
     "explain",
+    "forbid_in_graph",
+    "graph_break",
     "is_compiling",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
+    "nonstrict_trace",
     "reset",
+    "run",
+    "set_stance",
+    "skip",
+    "substitute_in_graph",
 ]
 
 __version__ = "0.1.0.dev0"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import inspect
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from magneto import _core, exc
+from magneto import _control, _core, exc
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -56,6 +57,7 @@ class Settings:
             observer.missed,
             captured=observer.captured,
             fullgraph=self.fullgraph,
+            stopped=observer.stopped,
         )
         compiled.breaks = not self.fullgraph
         _made.add(compiled)
@@ -127,9 +129,13 @@ def compile(
         return decorate
     if not callable(model):
         raise TypeError(f"only a callable can be compiled, not {model!r}")
-    if disable or getattr(model, "_magneto_disable", False) or getattr(model, "_torchdynamo_disable", False):
+    if disable:
         return model
     import torch
+
+    model = _control.innermost(model)
+    if inspect.isfunction(model) and getattr(model, "_torchdynamo_disable", False):
+        return model  # marked by `skip`
 
     settings = Settings(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options)
     if isinstance(model, torch.nn.Module):
@@ -192,26 +198,3 @@ def find_compiled(function: Any) -> list[_core.Compiled]:
     if callables is not None:
         return list(callables())
     raise TypeError(f"magneto.compile did not make this: {function!r}")
-
-
-def allow_in_graph(function: _F) -> _F:
-    """Have calls of a function be one node of the graph, and not look into it. Also a decorator.
-
-    It must not do anything but compute tensors from its arguments.
-    """
-    return _rule(function, "record")
-
-
-def disable(function: _F) -> _F:
-    """Have captures stop at calls of a function. Also a decorator."""
-    function._magneto_disable = True  # type: ignore[attr-defined]
-    return _rule(function, "break")
-
-
-def _rule(function: _F, rule: str) -> _F:
-    if not callable(function):
-        raise TypeError(f"not a callable: {function!r}")
-    from magneto import _runtime
-
-    _core.configure({"calls": {function: rule}}, _runtime.Twin, _runtime.propagate)
-    return function

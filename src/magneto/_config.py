@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,12 @@ class Config:
     verbose: bool
     """Log each break and recompile with the whole stack, as warnings of the logger `magneto`."""
 
+    skip_modules: tuple[str, ...]
+    """Names of modules and packages whose functions captures don't look into: calls of them are breaks."""
+
+    ignore_logging_functions: set[Any]
+    """Functions and methods, such as `logger.info`, whose calls captured code leaves out."""
+
     def __init__(self) -> None:
         self.__dict__.update(
             recompile_limit=8,
@@ -38,6 +45,8 @@ class Config:
             error_on_recompile=False,
             suppress_errors=False,
             verbose=False,
+            skip_modules=(),
+            ignore_logging_functions=set(),
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -55,6 +64,9 @@ class Config:
 
     def _apply(self) -> None:
         _core.recompile_limit(min(self.recompile_limit, self.accumulated_recompile_limit))
+        runtime = sys.modules.get("magneto._runtime")
+        if runtime is not None:
+            runtime.judge_again()
 
     @contextlib.contextmanager
     def patch(self, changes: dict[str, Any] | None = None, /, **more: Any) -> Iterator[None]:

@@ -88,6 +88,7 @@ class Compiled:
         limit: int = -1,
         captured: Callable[[Entry, float], None] | None = None,
         fullgraph: bool = False,
+        stopped: Callable[[str, str, str, str | None, Any], None] | None = None,
     ) -> Compiled: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any: ...
@@ -101,8 +102,11 @@ class Compiled:
     def captures(self) -> int: ...
     @property
     def failures(self) -> int: ...
+    @property
+    def fullgraph(self) -> bool: ...
     limit: int
     breaks: int
+    forced: int
     def entries(self) -> list[Entry]:
         """The entries, the one that was used last first."""
 
@@ -141,6 +145,9 @@ def capturing() -> bool:
 
 def recompile_limit(limit: int, /) -> int:
     """Set how many entries a callable may have. Gives the former limit."""
+
+def stance(stance: int = -1, /) -> int:
+    """Set magneto's own stance, by its number in csrc/stance.h. Gives the one that is in force."""
 
 def reasons() -> dict[str, tuple[str, str]]:
     """Every reason for which capture stops: its name, what it means, what can be done."""

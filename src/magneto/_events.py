@@ -57,8 +57,20 @@ class Observer:
             stats["unique_graphs"] += 1
         self.seconds += seconds
 
-    def failed(self, name: str, text: str, detail: str | None, where: _stack.Stack | None) -> None:
-        """A capture was aborted; the call is made in CPython unless this raises."""
+    def stopped(
+        self, outcome: str, name: str, text: str, detail: str | None, where: _stack.Stack | None
+    ) -> None:
+        """A capture was aborted. The call is made in CPython ("skip"), or the graph ends there and another one begins
+        ("break"), or this has to raise ("error"), as it may in any case."""
+        if name == "FORBIDDEN":
+            frames = "".join(traceback.StackSummary.from_list(_stack.user_frames(where)).format())
+            raise AssertionError(f"Attempt to trace forbidden callable {detail}\n\nfrom user code:\n{frames}")
+        self.failed(name, text, detail, where, outcome)
+
+    def failed(
+        self, name: str, text: str, detail: str | None, where: _stack.Stack | None, outcome: str = "skip"
+    ) -> None:
+        """The same, for whoever does not ask what becomes of the call."""
         counters["frames"]["total"] += 1
         counters["graph_break"][text] += 1
         reason = BreakReason(name, text, detail, _core.reasons()[name][1], _stack.user_frames(where))
@@ -67,7 +79,7 @@ class Observer:
         if name in OWN_ERRORS:
             log.debug("%s is run in CPython: %s", self.name, reason)
             return
-        if self.fullgraph:
+        if self.fullgraph or outcome == "error":
             counters["unimplemented"][text] += 1
             raise exc.Unsupported(name, text, detail, reason.hint, reason.user_stack)
         if config.verbose:

@@ -10,6 +10,7 @@ from torch.nn.modules import module as nn_module
 
 from magneto import _core
 from magneto._compile import Settings
+from magneto._control import disable
 
 _GLOBAL_HOOKS = (
     nn_module._global_forward_hooks,
@@ -119,6 +120,31 @@ class OptimizedModule(torch.nn.Module):
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._orig_mod), *object.__dir__(self)})
+
+
+class DisabledModule(OptimizedModule):
+    """What `magneto.disable` gives for a module: its calls are never captured."""
+
+    def __init__(self, module: torch.nn.Module, recursive: bool = True, reason: str | None = None) -> None:
+        object.__setattr__(self, "_marks", (recursive, reason))
+        super().__init__(module, Settings(backend="eager"))
+
+    def _prepare(self) -> None:
+        recursive, reason = self.__dict__["_marks"]
+        call = disable(self._orig_mod.__call__, recursive, reason=reason)
+        object.__setattr__(self, "_disabled", call)
+
+    def _magneto_callables(self) -> list[_core.Compiled]:
+        return []
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["_disabled"](*args, **kwargs)
+
+    forward = _call
+    __call__ = _call
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._orig_mod, *self.__dict__["_marks"])
 
 
 def _has_hooks(module: torch.nn.Module) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from magneto import _core, _propagate, rules
+from magneto import _control, _core, _propagate, rules
+from magneto._compile import is_compiling
 
 
 class Twin(torch.Tensor):
@@ -36,5 +37,20 @@ def propagate(*args: Any) -> Any:
 
 
 _tables = rules.tables()
-_tables["calls"][_core.capturing] = "is_compiling"  # behind magneto.is_compiling()
+_tables["calls"].update(
+    {_core.capturing: "is_compiling", is_compiling: "is_compiling", _control.graph_break: "user_break"}
+)
+_tables.update(
+    judge=rules.judge,
+    flags=[(vars(_control), "_error_on_graph_break")],
+    forced=_control.forced,
+    refresh=_control.refresh,
+    replaced=_control.replaced,
+    ignored=_control.ignored,
+)
 _core.configure(_tables, Twin, propagate)
+
+
+def judge_again() -> None:
+    """Forget which modules are skipped."""
+    _core.configure({"judge": rules.judge}, Twin, propagate)

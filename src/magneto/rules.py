@@ -26,7 +26,8 @@ from typing import Any
 
 import torch
 
-from magneto import _polyfills
+from magneto import _control, _core, _polyfills
+from magneto._config import config
 
 
 def _words(text: str) -> list[str]:
@@ -170,6 +171,12 @@ _BROKEN_METHODS = _words(
     "storage_offset is_pinned is_inference is_set_to _is_view _is_zerotensor is_coalesced dim_order"
 )
 
+# Those of them that need its data.
+_VALUE_METHODS = _words(
+    "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ "
+    "__contains__ __dlpack__"
+)
+
 # Facts about this process, and settings that are part of the state that every entry is guarded by.
 _CONSTANT_FUNCTIONS = _words(
     "torch.is_grad_enabled torch.is_inference_mode_enabled torch.get_default_dtype torch.get_default_device "
@@ -214,11 +221,91 @@ _COMPILING_FUNCTIONS = _words(
     "torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._utils.is_compiling"
 )
 
+_OUTPUT_FUNCTIONS = _words("builtins.print builtins.open builtins.input builtins.breakpoint")
+
 _BREAKING_FUNCTIONS = _words(
-    "builtins.print builtins.open builtins.input builtins.exec builtins.eval builtins.globals "
-    "builtins.locals builtins.dir builtins.__import__ builtins.breakpoint builtins.compile "
-    "torch.is_inference torch._is_zerotensor"
+    "builtins.exec builtins.eval builtins.globals builtins.locals builtins.dir builtins.__import__ builtins.compile "
+    "torch.is_inference torch._is_zerotensor torch.autograd.backward torch.random.fork_rng"
 )
+
+_BREAKING_OF_INSPECT = _words(
+    "stack trace currentframe getsource getsourcelines getsourcefile getmodule getframeinfo getouterframes "
+    "getinnerframes"
+)
+
+# Modules and packages whose functions and classes are called whole, at a break: what they do is no tensor computation,
+# and looking into them would only move the break to their innards. What is below them counts too.
+_SKIPPED_MODULES = frozenset(_words(
+    "logging warnings traceback pdb bdb cmd code codeop importlib _frozen_importlib _frozen_importlib_external "
+    "threading _threading_local queue subprocess tempfile shutil socket socketserver selectors ssl asyncio "
+    "concurrent multiprocessing signal io _io _pyio os genericpath glob fnmatch pathlib pickle json csv random re "
+    "linecache tokenize argparse timeit cProfile profile pstats unittest doctest platform getpass locale textwrap "
+    "pprint http urllib email xml html zipfile tarfile gzip bz2 lzma sqlite3 ctypes secrets uuid configparser "
+    "optparse smtplib ftplib zoneinfo sched tracemalloc numpy pandas scipy sklearn networkx hypothesis onnx "
+    "onnxruntime onnx_tf tensorflow tensorrt tvm xarray tabulate tqdm torch2trt matplotlib seaborn PIL requests "
+    "yaml wandb mlflow tensorboard tensorboardX IPython _pytest pytest rich loguru absl colorlog fsspec h5py psutil "
+    "torch.random torch.serialization torch.hub torch.jit torch.onnx torch.package torch.multiprocessing "
+    "torch._inductor torch._logging torch._lazy torch.export torch._export torch._compile torch.compiler "
+    "torch._tensor_str torch.utils.data torch.utils.tensorboard torch.utils.cpp_extension torch.utils.benchmark "
+    "torch.utils.bottleneck torch.cuda.random torch._strobelight magneto"
+))  # fmt: skip
+
+# Modules inside of those that are looked into all the same.
+_INLINED_MODULES = frozenset(_words(
+    "importlib._abc magneto._module magneto._polyfills torch.jit._trace torch._dynamo.external_utils "
+    "torch._dynamo.polyfills"
+))  # fmt: skip
+
+
+def judge(name: str) -> str:
+    """What becomes of calls of functions that a module of this name has: "inline", "skip", or "books"."""
+    parts = name.split(".")
+    prefixes = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    for prefix in prefixes:  # the longest first
+        if prefix in _INLINED_MODULES:
+            return "inline"
+        if prefix in _SKIPPED_MODULES or prefix in config.skip_modules:
+            return "skip"
+        if prefix == "torch._dynamo":
+            _name_dynamo()
+            return "books" if name == "torch._dynamo.mutation_guard" else "skip"  # it numbers modules
+    return "inline"
+
+
+def _name_dynamo() -> None:
+    """Rules for single functions of TorchDynamo's, now that it is loaded."""
+    found: dict[Any, str] = {}
+    modules = [
+        sys.modules.get(f"torch._dynamo.{name}") for name in ("decorators", "utils", "eval_frame", "comptime")
+    ]
+    decorators, utils, eval_frame, comptime = modules
+    if decorators is not None:
+        for name in ("graph_break", "skip_frame", "step_unsupported"):
+            found[getattr(decorators, name)] = "user_break"
+        for function in (
+            decorators.mark_static,
+            decorators.error_on_graph_break,
+            decorators.override_cudagraphs,
+        ):
+            found[function] = "inline"
+        for cls in (
+            decorators.ErrorOnGraphBreakDecoratorContextManager,
+            decorators.CudagraphOverrideContextManager,
+        ):
+            found[cls] = "inline"
+            found.update(dict.fromkeys(filter(inspect.isfunction, vars(cls).values()), "inline"))
+    if utils is not None:
+        found[utils._get_error_on_graph_break] = found[utils._set_error_on_graph_break] = "inline"
+    if eval_frame is not None:
+        methods = vars(eval_frame.OptimizedModule).values()
+        found.update(dict.fromkeys(filter(inspect.isfunction, methods), "inline"))
+    if comptime is not None:  # code for TorchDynamo's compile time
+        functions = [getattr(value, "__func__", value) for value in vars(type(comptime.comptime)).values()]
+        found.update(dict.fromkeys(filter(inspect.isfunction, functions), "nothing"))
+        found[comptime.comptime.graph_break] = "user_break"
+    from magneto import _runtime
+
+    _core.configure({"calls": found}, _runtime.Twin, _runtime.propagate)
 
 
 _POLYFILLS: dict[Any, Callable[..., Any]] = {
@@ -265,18 +352,32 @@ def _recorded_functions() -> dict[Any, str]:
     return found
 
 
+def _inlined_functions() -> list[Any]:
+    """Functions of skipped modules that are looked into all the same."""
+    manager = _control.error_on_graph_break
+    environ = type(os.environ)
+    return [
+        manager, manager.__init__, manager.__call__, manager.__enter__, manager.__exit__, _control.mark_static,
+        os.getenv, environ.__getitem__, environ.__iter__, environ.__len__, os.environ.encodekey, os.environ.decodevalue,
+    ]  # fmt: skip
+
+
 def _tensor_methods() -> dict[Any, str]:
     """Methods of torch.Tensor that are written in Python: call_method nodes, like the others."""
     found: dict[Any, str] = {}
     for name, value in vars(torch.Tensor).items():
         if inspect.isfunction(value):
-            found[value] = "break" if name in _BROKEN_METHODS else "method"
+            found[value] = _broken_rule(name) if name in _BROKEN_METHODS else "method"
     for name in _BROKEN_METHODS:
         for cls in (torch.Tensor, torch._C.TensorBase):
             value = vars(cls).get(name)
             if value is not None and callable(value):
-                found[value] = "break"
+                found[value] = _broken_rule(name)
     return found
+
+
+def _broken_rule(name: str) -> str:
+    return "value" if name in _VALUE_METHODS else "break"
 
 
 def _autocast() -> Any:
@@ -399,6 +500,9 @@ def tables() -> dict[str, Any]:
     calls.update(_named(_COMPILING_FUNCTIONS, "is_compiling"))
     calls.update(_named(_BREAKING_FUNCTIONS, "break"))
     numpy_types = _numpy_scalars()
+    calls.update(_named(_OUTPUT_FUNCTIONS, "output"))
+    calls.update((getattr(inspect, name), "break") for name in _BREAKING_OF_INSPECT)
+    calls.update((function, "inline") for function in _inlined_functions())
     harmless = set(_HARMLESS_TYPES)
     harmless.update(value for value in vars(itertools).values() if isinstance(value, type))
     harmless.update(numpy_types)

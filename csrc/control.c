@@ -1,0 +1,388 @@
+/* Control: what users say about functions (disabled, forbidden, constant, ...) and about breaks.
+ *
+ * They say it by attributes of a function, which torch.compiler's decorators set and magneto's own set too; by sets of ids
+ * that torch._dynamo keeps; and by module names, on which `judge` in magneto/rules.py has the last word.
+ * Nothing here imports torch._dynamo: what is not loaded has not been used. */
+#include "control.h"
+
+#include "source.h"
+#include "world.h"
+
+int mg_control_overriding;
+
+enum { OWN_REFUSED = 3 }; /* graph_break, skip_frame and step_unsupported of torch._dynamo are refused from the start */
+
+static struct {
+    PyObject *judge;    /* strong: (name of a module) -> name of a mark */
+    PyObject *modules;  /* strong: names of modules -> marks, as ints */
+    PyObject *flags;    /* strong: list of (dict, key) of the flags that make breaks errors */
+    PyObject *refresh;  /* strong: looks for what was said through torch._dynamo */
+    PyObject *replaced; /* strong: callables -> functions that are called in their place */
+    PyObject *ignored;  /* strong: set of functions and methods whose calls are left out where they would be breaks */
+    PyObject *rules;    /* strong: the dict of torch._dynamo.trace_rules, or NULL while it is not loaded */
+    PyObject *allowed;  /* strong: sets of ids, or NULL if they are empty; the same for the next two */
+    PyObject *refused;
+    PyObject *leaves;
+} control;
+
+static const char *const mark_names[] = {
+    [MG_MARK_NONE] = "inline",      [MG_MARK_DISABLED] = "disabled", [MG_MARK_SKIPPED] = "skip",
+    [MG_MARK_FORBIDDEN] = "forbid", [MG_MARK_CONSTANT] = "constant", [MG_MARK_BOOKS] = "books",
+    [MG_MARK_RECORDED] = "record",  [MG_MARK_REPLACED] = "replace",
+};
+
+/* ---- tables ---- */
+
+int
+mg_control_configure(PyObject *tables)
+{
+    const struct {
+        const char *name;
+        PyObject **slot;
+    } wanted[] = {{"judge", &control.judge},
+                  {"flags", &control.flags},
+                  {"refresh", &control.refresh},
+                  {"replaced", &control.replaced},
+                  {"ignored", &control.ignored}};
+    int changed = 0;
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
+        PyObject *value = PyDict_GetItemString(tables, wanted[i].name);
+        if (value != NULL) {
+            Py_XSETREF(*wanted[i].slot, Py_NewRef(value));
+            changed = changed || i == 0;
+        }
+    }
+    if (changed || control.modules == NULL) { /* a new judge: nothing of what the old one said holds */
+        PyObject *modules = PyDict_New();
+        if (modules == NULL) {
+            return MG_ERR;
+        }
+        Py_XSETREF(control.modules, modules);
+    }
+    return MG_OK;
+}
+
+/* A set of ids that torch._dynamo.trace_rules keeps, if there is anything in it. New; NULL without an exception. */
+static PyObject *
+find_ids(const char *name)
+{
+    PyObject *keeper = PyDict_GetItemString(control.rules, name);
+    PyObject *ids = keeper == NULL ? NULL : PyObject_GetAttrString(keeper, "function_ids");
+    if (ids != NULL && PySet_Check(ids) && PySet_GET_SIZE(ids) > 0) {
+        return ids;
+    }
+    PyErr_Clear();
+    Py_XDECREF(ids);
+    return NULL;
+}
+
+/* The dict of a module that is loaded already. Borrowed; NULL without an exception. */
+static PyObject *
+find_module(const char *name)
+{
+    PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), name);
+    return module == NULL || !PyModule_Check(module) ? NULL : PyModule_GetDict(module);
+}
+
+/* Adds torch's own flag for breaks that are errors, once there is one. */
+static void
+find_flag(void)
+{
+    PyObject *dict = find_module("torch._dynamo.utils");
+    if (control.flags == NULL || dict == NULL || PyDict_GetItemString(dict, "_error_on_graph_break") == NULL) {
+        return;
+    }
+    PyObject *pair = Py_BuildValue("(Os)", dict, "_error_on_graph_break");
+    if (pair == NULL || PyList_Append(control.flags, pair) < 0) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(pair);
+}
+
+/* Finds out whether there is anything that goes before the rules. */
+static void
+override(void)
+{
+    mg_control_overriding = (control.refused != NULL && PySet_GET_SIZE(control.refused) > OWN_REFUSED) ||
+                            (control.replaced != NULL && PyDict_GET_SIZE(control.replaced) > 0);
+}
+
+void
+mg_control_begin(void)
+{
+    if (control.refresh != NULL) {
+        PyObject *result = PyObject_CallNoArgs(control.refresh);
+        if (result == NULL) {
+            PyErr_Clear();
+        }
+        Py_XDECREF(result);
+    }
+    override();
+    if (control.rules == NULL) {
+        control.rules = Py_XNewRef(find_module("torch._dynamo.trace_rules"));
+        if (control.rules == NULL) {
+            return;
+        }
+    }
+    if (control.flags != NULL && PyList_GET_SIZE(control.flags) < 2) {
+        find_flag();
+    }
+    Py_XSETREF(control.allowed, find_ids("_allowed_callable_ids"));
+    Py_XSETREF(control.refused, find_ids("_disallowed_callable_ids"));
+    Py_XSETREF(control.leaves, find_ids("_leaf_function_ids"));
+    override();
+}
+
+/* 1 if a set has the id of an object. */
+static int
+has_id(PyObject *ids, PyObject *object)
+{
+    if (ids == NULL) {
+        return 0;
+    }
+    PyObject *id = PyLong_FromVoidPtr(object);
+    int found = id == NULL ? -1 : PySet_Contains(ids, id);
+    Py_XDECREF(id);
+    if (found < 0) {
+        PyErr_Clear();
+    }
+    return found > 0;
+}
+
+MgMark
+mg_control_override(PyObject *callable, PyObject **other)
+{
+    if (control.replaced != NULL) {
+        *other = PyDict_GetItemWithError(control.replaced, callable);
+        if (*other != NULL) {
+            return MG_MARK_REPLACED;
+        }
+        PyErr_Clear(); /* it can't be hashed */
+    }
+    return has_id(control.refused, callable) ? MG_MARK_SKIPPED : MG_MARK_NONE;
+}
+
+int
+mg_control_ignores(PyObject *callable, PyObject *const *args, Py_ssize_t count)
+{
+    if (control.ignored == NULL || PySet_GET_SIZE(control.ignored) == 0) {
+        return 0;
+    }
+    int found = PySet_Contains(control.ignored, callable);
+    if (found == 0 && count > 0 && PyFunction_Check(callable)) { /* logger.info, of one logger only */
+        PyObject *method = PyMethod_New(callable, args[0]);
+        found = method == NULL ? -1 : PySet_Contains(control.ignored, method);
+        Py_XDECREF(method);
+    }
+    return found;
+}
+
+/* ---- marks ---- */
+
+/* 1 if a dict of attributes has a true value under this name; borrowed in *value if it is asked for. */
+static int
+has_attribute(PyObject *dict, PyObject *name, PyObject **value)
+{
+    PyObject *found = name == NULL ? NULL : PyDict_GetItemWithError(dict, name);
+    if (found == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (value != NULL) {
+        *value = found;
+    }
+    return value != NULL ? found != Py_None : found == Py_True;
+}
+
+/* 1 if this function is itself the wrapper that its attributes speak of, and no copy of them. */
+static int
+is_own_wrapper(PyObject *function, PyObject *dict)
+{
+    PyObject *id;
+    return has_attribute(dict, MG_STRING("_torchdynamo_wrapper_id"), &id) && PyLong_Check(id) &&
+           PyLong_AsVoidPtr(id) == (void *)function;
+}
+
+int
+mg_control_is_disabled(PyFunctionObject *function)
+{
+    PyObject *dict = function->func_dict;
+    return dict != NULL && PyDict_GET_SIZE(dict) > 0 && has_attribute(dict, MG_STRING("_torchdynamo_disable"), NULL);
+}
+
+PyObject *
+mg_control_spared(PyFunctionObject *function)
+{
+    PyObject *dict = function->func_dict, *inner = NULL;
+    PyObject *recursive =
+        dict == NULL ? NULL : PyDict_GetItemWithError(dict, MG_STRING("_torchdynamo_disable_recursive"));
+    if (recursive != Py_False) {
+        PyErr_Clear();
+        return NULL;
+    }
+    if (!is_own_wrapper((PyObject *)function, dict) ||
+        !has_attribute(dict, MG_STRING("_torchdynamo_orig_callable"), &inner)) {
+        return function->func_code;
+    }
+    inner = PyMethod_Check(inner) ? PyMethod_GET_FUNCTION(inner) : inner;
+    return PyFunction_Check(inner) ? ((PyFunctionObject *)inner)->func_code : function->func_code;
+}
+
+/* What the attributes of a function say. */
+static MgMark
+mark_of_attributes(PyObject *function, PyObject *dict, PyObject **other)
+{
+    if (has_attribute(dict, MG_STRING("_torchdynamo_disable"), NULL)) {
+        return MG_MARK_DISABLED;
+    }
+    if (has_attribute(dict, MG_STRING("_dynamo_forbidden"), NULL)) {
+        return MG_MARK_FORBIDDEN;
+    }
+    if (has_attribute(dict, MG_STRING("_dynamo_marked_constant"), NULL)) {
+        return MG_MARK_CONSTANT;
+    }
+    if (has_attribute(dict, MG_STRING("__torch_dynamo_polyfill__"), other)) {
+        return MG_MARK_REPLACED;
+    }
+    if (has_attribute(dict, MG_STRING("_torchdynamo_inline"), other) && is_own_wrapper(function, dict)) {
+        return MG_MARK_REPLACED; /* what torch.compile gave */
+    }
+    return MG_MARK_NONE;
+}
+
+/* What is to become of functions of a module; the judge is asked once for each name. -1 with an exception. */
+static int
+mark_of_module(MgCapture *capture, PyObject *name)
+{
+    if (name == NULL || !PyUnicode_CheckExact(name) || control.judge == NULL) {
+        return MG_MARK_NONE;
+    }
+    PyObject *known = PyDict_GetItemWithError(control.modules, name);
+    if (known != NULL) {
+        return (int)PyLong_AsLong(known);
+    }
+    if (PyErr_Occurred()) {
+        return -1;
+    }
+    if (capture != NULL) {
+        capture->suspended++;
+    }
+    PyObject *verdict = PyObject_CallOneArg(control.judge, name);
+    if (capture != NULL) {
+        capture->suspended--;
+    }
+    int mark = verdict == NULL ? -1 : MG_MARK_NONE;
+    for (int i = 0; verdict != NULL && PyUnicode_Check(verdict) && i < (int)Py_ARRAY_LENGTH(mark_names); i++) {
+        if (PyUnicode_CompareWithASCIIString(verdict, mark_names[i]) == 0) {
+            mark = i;
+        }
+    }
+    Py_XDECREF(verdict);
+    known = mark < 0 ? NULL : PyLong_FromLong(mark);
+    if (known == NULL || PyDict_SetItem(control.modules, name, known) < 0) {
+        mark = -1;
+    }
+    Py_XDECREF(known);
+    return mark;
+}
+
+int
+mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other)
+{
+    *other = NULL;
+    if (MG_UNLIKELY(control.allowed != NULL) && has_id(control.allowed, callable)) {
+        return has_id(control.leaves, callable) ? MG_MARK_SKIPPED : MG_MARK_RECORDED;
+    }
+    if (PyFunction_Check(callable)) {
+        PyFunctionObject *function = (PyFunctionObject *)callable;
+        PyObject *dict = function->func_dict;
+        if (dict != NULL && PyDict_GET_SIZE(dict) > 0) {
+            MgMark mark = mark_of_attributes(callable, dict, other);
+            if (mark != MG_MARK_NONE) {
+                return mark;
+            }
+        }
+        PyObject *name = PyDict_GetItemWithError(function->func_globals, MG_STRING("__name__"));
+        return name == NULL && PyErr_Occurred() ? -1 : mark_of_module(capture, name);
+    }
+    if (PyType_Check(callable) && ((PyTypeObject *)callable)->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+        PyTypeObject *type = (PyTypeObject *)callable;
+        if (_PyType_Lookup(type, MG_STRING("_dynamo_forbidden")) == Py_True) {
+            return MG_MARK_FORBIDDEN;
+        }
+        PyObject *const names[] = {MG_STRING("__init__"), MG_STRING("__new__")};
+        for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+            PyObject *method = _PyType_Lookup(type, names[i]);
+            if (method != NULL && PyFunction_Check(method) && mg_control_is_disabled((PyFunctionObject *)method)) {
+                return MG_MARK_DISABLED;
+            }
+        }
+        if (PyType_IsSubtype(type, (PyTypeObject *)PyExc_BaseException)) {
+            return MG_MARK_NONE;
+        }
+        PyObject *name = PyDict_GetItemWithError(type->tp_dict, MG_STRING("__module__"));
+        int mark = name == NULL && PyErr_Occurred() ? -1 : mark_of_module(capture, name);
+        return mark == MG_MARK_SKIPPED || mark < 0 ? mark : MG_MARK_NONE;
+    }
+    return MG_MARK_NONE;
+}
+
+PyObject *
+mg_control_text(PyObject *callable)
+{
+    PyObject *name = PyObject_GetAttrString(callable, "__qualname__");
+    PyObject *module = name == NULL ? NULL : PyObject_GetAttrString(callable, "__module__");
+    PyObject *text = NULL, *reason = NULL;
+    if (module == NULL || !PyUnicode_Check(name) || !PyUnicode_Check(module)) {
+        PyErr_Clear();
+        text = PyObject_Repr(callable);
+    }
+    else {
+        text = PyUnicode_FromFormat("%U.%U", module, name);
+    }
+    if (text != NULL && PyFunction_Check(callable) && ((PyFunctionObject *)callable)->func_dict != NULL &&
+        has_attribute(((PyFunctionObject *)callable)->func_dict, MG_STRING("_torchdynamo_disable_msg"), &reason)) {
+        Py_SETREF(text, PyUnicode_FromFormat("%U (%S)", text, reason));
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(module);
+    return text;
+}
+
+/* ---- breaks that are errors ---- */
+
+/* What captured code sees at dict[key]; what it has not written is guarded. Borrowed; NULL without an exception. */
+static PyObject *
+read_flag(MgCapture *capture, PyObject *dict, PyObject *key)
+{
+    MgRecord *record = mg_world_record(capture, dict);
+    PyObject *held = record == NULL || record->held == NULL ? NULL : PyDict_GetItemWithError(record->held, key);
+    if (held != NULL) {
+        return held == mg_capture_deleted ? NULL : held;
+    }
+    PyObject *value = PyDict_GetItemWithError(dict, key);
+    if (value != NULL) {
+        MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, dict, 0);
+        MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
+        if (source == NULL || mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value) < 0) {
+            PyErr_Clear();
+        }
+    }
+    PyErr_Clear();
+    return value;
+}
+
+int
+mg_control_error_on_break(MgCapture *capture)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback); /* that of the abort */
+    int strict = 0;
+    for (Py_ssize_t i = 0; control.flags != NULL && i < PyList_GET_SIZE(control.flags); i++) {
+        PyObject *pair = PyList_GET_ITEM(control.flags, i);
+        PyObject *value = read_flag(capture, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
+        strict = strict || value == Py_True;
+    }
+    PyErr_Restore(type, error, traceback);
+    return strict;
+}

@@ -1,0 +1,49 @@
+/* Control: what users say about functions (disabled, forbidden, constant, ...) and about breaks. */
+#ifndef MG_CONTROL_H
+#define MG_CONTROL_H
+
+#include "capture.h"
+
+/* What is to become of a call in captured code. */
+typedef enum {
+    MG_MARK_NONE,      /* nothing was said */
+    MG_MARK_DISABLED,  /* a break: its user does not want it captured */
+    MG_MARK_SKIPPED,   /* a break: it belongs to a module whose functions are called whole */
+    MG_MARK_FORBIDDEN, /* an error: it makes no sense in captured code */
+    MG_MARK_CONSTANT,  /* called during the capture; its result is taken for granted */
+    MG_MARK_BOOKS,     /* the same for TorchDynamo's own books, but a break if it is given a tensor */
+    MG_MARK_RECORDED,  /* one node of the graph */
+    MG_MARK_REPLACED,  /* another function is called in its place */
+} MgMark;
+
+/* Takes what magneto/_control.py gives: "judge", "flags", "refresh", "replaced", "ignored". */
+int mg_control_configure(PyObject *tables);
+
+/* At the start of a capture: finds what users have said through torch._dynamo since. */
+void mg_control_begin(void);
+
+/* What was said about a callable. *other is the replacement, borrowed. -1 with an exception. `capture` may be NULL. */
+int mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other);
+
+/* Whether anything was said about callables that the rules know: that they are refused (torch._dynamo.disallow_in_graph) or
+ * replaced (substitute_in_graph). If so, what was said about this one. */
+extern int mg_control_overriding;
+MgMark mg_control_override(PyObject *callable, PyObject **other);
+
+/* 1 if calls of a function that would be a break are left out: a logging function that is ignored. -1 with an exception. */
+int mg_control_ignores(PyObject *callable, PyObject *const *args, Py_ssize_t count);
+
+/* 1 if a function is disabled, and its frame is not to be captured whoever calls it. */
+int mg_control_is_disabled(PyFunctionObject *function);
+
+/* For a disabled function: NULL if nothing that it calls is to be captured. Else the code of the function that it wraps, or
+ * its own. Borrowed. */
+PyObject *mg_control_spared(PyFunctionObject *function);
+
+/* The text that goes with a break at a disabled or skipped function. New; NULL with an exception. */
+PyObject *mg_control_text(PyObject *callable);
+
+/* 1 if a break is an error here, because of error_on_graph_break; 0 is guarded. -1 with an exception. */
+int mg_control_error_on_break(MgCapture *capture);
+
+#endif

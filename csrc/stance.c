@@ -1,0 +1,90 @@
+/* Stances: what is done about captures at all, as magneto.set_stance and torch.compiler.set_stance say.
+ *
+ * torch keeps its stance in a global of torch._dynamo.eval_frame. As nothing here imports that, the dict that is watched is
+ * that of all modules until it is loaded, and that of the module from then on: a call costs one comparison. */
+#include "stance.h"
+
+MgStance mg_stance_current;
+PyDictObject *mg_stance_watched;
+uint64_t mg_stance_version;
+
+static MgStance own;     /* magneto's */
+static PyObject *forced; /* strong: (compiled callable) -> the one to call under force_backend */
+
+void
+mg_stance_configure(PyObject *tables)
+{
+    PyObject *value = PyDict_GetItemString(tables, "forced");
+    if (value != NULL) {
+        Py_XSETREF(forced, Py_NewRef(value));
+    }
+}
+
+static MgStance
+stance_of(PyObject *stance)
+{
+    static const char *const names[] = {"default",           "force_eager",        "eager_on_recompile",
+                                        "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"};
+    PyObject *name = PyObject_GetAttrString(stance, "stance");
+    PyObject *backend = PyObject_GetAttrString(stance, "backend");
+    PyObject *skip = PyObject_GetAttrString(stance, "skip_guard_eval_unsafe");
+    MgStance result = MG_STANCE_INVALID;
+    for (size_t i = 0; name != NULL && PyUnicode_Check(name) && i < Py_ARRAY_LENGTH(names); i++) {
+        if (PyUnicode_CompareWithASCIIString(name, names[i]) == 0) {
+            result = (MgStance)i;
+        }
+    }
+    if (result == MG_STANCE_DEFAULT && backend != NULL && backend != Py_None) {
+        result = MG_STANCE_FORCE_BACKEND;
+    }
+    else if (result == MG_STANCE_DEFAULT && skip == Py_True) {
+        result = MG_STANCE_SKIP_GUARDS;
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(backend);
+    Py_XDECREF(skip);
+    PyErr_Clear();
+    return result;
+}
+
+void
+mg_stance_refresh(void)
+{
+    static int found; /* the module of torch's stance, whose dict is watched then */
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyObject *modules = PyImport_GetModuleDict(), *stance = NULL;
+    if (mg_stance_watched == NULL && PyDict_CheckExact(modules)) {
+        mg_stance_watched = (PyDictObject *)Py_NewRef(modules);
+    }
+    if (!found) {
+        PyObject *module = PyDict_GetItemString(modules, "torch._dynamo.eval_frame");
+        PyObject *dict = module == NULL || !PyModule_Check(module) ? NULL : PyModule_GetDict(module);
+        if (dict != NULL && PyDict_GetItemString(dict, "_stance") != NULL) {
+            Py_XSETREF(mg_stance_watched, (PyDictObject *)Py_NewRef(dict));
+            found = 1;
+        }
+    }
+    if (mg_stance_watched != NULL) {
+        mg_stance_version = mg_stance_watched->ma_version_tag;
+        stance = found ? PyDict_GetItemString((PyObject *)mg_stance_watched, "_stance") : NULL;
+    }
+    Py_XINCREF(stance);
+    MgStance theirs = stance == NULL ? MG_STANCE_DEFAULT : stance_of(stance);
+    Py_XDECREF(stance);
+    mg_stance_current = own != MG_STANCE_DEFAULT ? own : theirs;
+    PyErr_Restore(type, error, traceback);
+}
+
+void
+mg_stance_set(MgStance stance)
+{
+    own = stance;
+    mg_stance_refresh();
+}
+
+PyObject *
+mg_stance_forced(PyObject *compiled)
+{
+    return forced == NULL ? Py_NewRef(compiled) : PyObject_CallOneArg(forced, compiled);
+}
