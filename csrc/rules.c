@@ -25,6 +25,7 @@ typedef enum {
     RULE_CONSTANT,
     RULE_QUERY,    /* tells a setting of torch's */
     RULE_POLYFILL, /* looked into in the shape of a Python function */
+    RULE_FOLD, /* the same for arguments that are all constants: its result is what it gives now */
     RULE_STATE,
     RULE_BREAK,
     RULE_VALUE,      /* breaks that tell more: the value of a tensor, */
@@ -73,6 +74,7 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_CONSTANT] = "constant",
     [RULE_QUERY] = "query",
     [RULE_POLYFILL] = "polyfill",
+    [RULE_FOLD] = "fold",
     [RULE_STATE] = "state",
     [RULE_BREAK] = "break",
     [RULE_VALUE] = "value",
@@ -127,6 +129,7 @@ static struct {
     PyObject *managers;       /* __enter__ -> (enter function, exit function, names of its arguments, what it notes) */
     PyObject *operator_abs;   /* what abs() is on a tensor */
     PyObject *operators;      /* names of methods of tensors -> functions of the module operator */
+    PyObject *kept_types;     /* immutable C types whose instances can't be made again */
     PyObject *attributes;     /* names of attributes of tensors that follow from the metadata */
     PyObject *polyfills;      /* C functions -> Python functions that do the same, to be inlined in their place */
     PyObject *value_types;    /* numpy's scalars */
@@ -187,6 +190,7 @@ mg_rules_configure(PyObject *tables)
         {"polyfills", &rules.polyfills},
         {"apart", &rules.apart},
         {"value_types", &rules.value_types},
+        {"kept_types", &rules.kept_types},
     };
     if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
         return MG_ERR;
@@ -391,6 +395,18 @@ shows_address(PyObject *callable)
            strcmp(name, "ascii") == 0;
 }
 
+/* A result (stolen) that can't be made again, but never changes, is a constant of the entry. New. */
+static PyObject *
+keep_constant(MgCapture *capture, PyObject *result)
+{
+    if (result == NULL || !in_set(rules.kept_types, (PyObject *)Py_TYPE(result))) {
+        return result;
+    }
+    PyObject *view = mg_world_adopt(capture, result);
+    Py_DECREF(result);
+    return view;
+}
+
 /* Runs a harmless C function on what captured code sees. */
 static PyObject *
 call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
@@ -431,7 +447,7 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
     }
     if (ready == total && !PyErr_Occurred()) {
         result = PyObject_Vectorcall(callable, exposed, (size_t)count, kwnames);
-        result = mg_world_touch(capture, result);
+        result = keep_constant(capture, mg_world_touch(capture, result));
     }
     for (Py_ssize_t i = 0; i < ready; i++) {
         Py_DECREF(exposed[i]);
@@ -714,6 +730,9 @@ do_exit(MgCapture *capture, PyObject *manager)
 
 /* ---- calls ---- */
 
+static PyObject *call_folded(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *kwnames);
+
 /* 1 if there is a twin among the arguments. */
 static int
 any_twin(PyObject *const *args, Py_ssize_t count)
@@ -770,6 +789,8 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             return refuse_call(capture, MG_REASON_OUTPUT, callable, args, count);
         case RULE_USER_BREAK:
             return break_for_user(capture, args, count, kwnames);
+        case RULE_FOLD:
+            return call_folded(capture, callable, args, count, kwnames);
         default:
             break;
     }
@@ -919,6 +940,25 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         default:
             return unknown_call(capture, callable);
     }
+}
+
+/* Calls a function of constants, as it would be called without a capture; a break if they are none. */
+static PyObject *
+call_folded(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    for (Py_ssize_t i = 0; i < total; i++) {
+        PyTypeObject *type = Py_TYPE(args[i]);
+        if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyLong_Type && type != &PyFloat_Type &&
+            type != &PyBool_Type && args[i] != Py_None && !mg_rules_is_constant_type(type)) {
+            return refuse_call(capture, MG_REASON_SKIPPED_CALL, callable, args, count);
+        }
+    }
+    capture->pure = 0;
+    capture->suspended++;
+    PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
+    capture->suspended--;
+    return keep_constant(capture, result);
 }
 
 /* A class is called: its instance is made by CPython, and its __init__ is captured. */

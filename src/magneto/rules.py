@@ -16,6 +16,7 @@ import inspect
 import itertools
 import operator
 import os
+import re
 import sys
 import sysconfig
 import types
@@ -118,7 +119,7 @@ _HARMLESS_TYPES: tuple[type, ...] = (
     type(iter({}.items())), type(iter([])), type(iter(())), type(iter(set())), type(iter(range(0))), type(iter("")),
     type(reversed([])), types.GeneratorType, types.MethodType, types.SimpleNamespace, functools.partial,
     types.GenericAlias, types.UnionType, types.MappingProxyType, operator.attrgetter, operator.itemgetter,
-    operator.methodcaller, torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo, torch.layout,
+    operator.methodcaller, re.Pattern, re.Match, torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo, torch.layout,
     torch.memory_format,
 )  # fmt: skip
 
@@ -127,7 +128,7 @@ _CONSTANT_TYPES: tuple[type, ...] = (
     functools.partial, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator,
     operator.attrgetter, operator.itemgetter, operator.methodcaller,
     torch._ops._OpNamespace, torch._ops._Ops, range, slice, property, types.MappingProxyType,
-    weakref.ReferenceType, type(torch._C._VariableFunctions),
+    weakref.ReferenceType, type(torch._C._VariableFunctions), re.Pattern, re.Match,
 )  # fmt: skip
 
 # Functions of Python code in torch that are one node of the graph, as they are for torch.compile.
@@ -227,6 +228,8 @@ _BREAKING_FUNCTIONS = _words(
     "builtins.exec builtins.eval builtins.globals builtins.locals builtins.dir builtins.__import__ builtins.compile "
     "torch.is_inference torch._is_zerotensor torch.autograd.backward torch.random.fork_rng"
 )
+
+_FOLDED_OF_RE = _words("search match fullmatch compile sub subn split findall escape")
 
 _BREAKING_OF_INSPECT = _words(
     "stack trace currentframe getsource getsourcelines getsourcefile getmodule getframeinfo getouterframes "
@@ -501,6 +504,7 @@ def tables() -> dict[str, Any]:
     calls.update(_named(_BREAKING_FUNCTIONS, "break"))
     numpy_types = _numpy_scalars()
     calls.update(_named(_OUTPUT_FUNCTIONS, "output"))
+    calls.update((getattr(re, name), "fold") for name in _FOLDED_OF_RE)
     calls.update((getattr(inspect, name), "break") for name in _BREAKING_OF_INSPECT)
     calls.update((function, "inline") for function in _inlined_functions())
     harmless = set(_HARMLESS_TYPES)
@@ -513,6 +517,7 @@ def tables() -> dict[str, Any]:
         "harmless_types": harmless,
         "constant_types": set(_CONSTANT_TYPES) | _typing_types(),
         "value_types": numpy_types,
+        "kept_types": {re.Pattern, re.Match},
         "tensor_types": {torch.nn.Buffer},
         "graph_types": {torch.Generator, range},
         "record_types": {torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.FloatTensor)},

@@ -489,9 +489,11 @@ def left_alone(x):
 
 def test_disable():
     f = eager(lambda x: left_alone(x) + 1)
-    with pytest.raises(exc.Unsupported, match="marked as not to be captured"):
+    with pytest.raises(exc.Unsupported, match="a function that is disabled"):
         f(torch.ones(1))
-    assert magneto.compile(left_alone, backend="eager") is left_alone
+    assert (
+        magneto.compile(left_alone, backend="eager", fullgraph=True)(torch.ones(1)) == 2
+    )  # the outermost counts
 
 
 # --- explain, cache_entries, counters ---
