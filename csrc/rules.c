@@ -1058,7 +1058,7 @@ call_c_method(MgCapture *capture, PyObject *callable, PyTypeObject *owner, PyObj
     if (mg_rules_is_harmless_type(owner) || PyType_IsSubtype(owner, (PyTypeObject *)PyExc_BaseException)) {
         MgRecord *record = mg_world_record(capture, self);
         if (record != NULL && record->object == self && (Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
-            record->kind != MG_KIND_TUPLE) {
+            record->kind != MG_KIND_TUPLE && !in_set(rules.kept_types, (PyObject *)Py_TYPE(self))) {
             mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(self)->tp_name);
             return NULL;
         }
@@ -1303,7 +1303,8 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
                 return result;
             }
             PyTypeObject *owner = Py_TYPE(self); /* the C type that the method is of */
-            while (owner->tp_flags & Py_TPFLAGS_HEAPTYPE && owner->tp_base != NULL) {
+            while (owner->tp_flags & Py_TPFLAGS_HEAPTYPE && owner->tp_base != NULL &&
+                   !in_set(rules.kept_types, (PyObject *)owner)) {
                 owner = owner->tp_base;
             }
             return call_c_method(capture, callable, owner, self, args, count, kwnames);

@@ -119,8 +119,8 @@ _HARMLESS_TYPES: tuple[type, ...] = (
     type(iter({}.items())), type(iter([])), type(iter(())), type(iter(set())), type(iter(range(0))), type(iter("")),
     type(reversed([])), types.GeneratorType, types.MethodType, types.SimpleNamespace, functools.partial,
     types.GenericAlias, types.UnionType, types.MappingProxyType, operator.attrgetter, operator.itemgetter,
-    operator.methodcaller, re.Pattern, re.Match, torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo, torch.layout,
-    torch.memory_format,
+    operator.methodcaller, re.Pattern, re.Match, torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo,
+    torch.layout, torch.memory_format,
 )  # fmt: skip
 
 _CONSTANT_TYPES: tuple[type, ...] = (
