@@ -533,6 +533,9 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
                    : node;
     }
     if (type == &PyFunction_Type) {
+        if (mg_table_get(&capture->inside, value, NULL) == NULL) { /* a class has it, found by CPython itself */
+            return add_node(plan, (MgPlanNode){.kind = MG_PLAN_CONST, .object = value});
+        }
         return add_function(planner, value);
     }
     if (type == &PyCell_Type) {

@@ -21,7 +21,6 @@ WORSE: dict[str, str] = {
     "assert that fails": "torch.compile records torch._assert_async, which raises another error, and later; we break and raise eager's",
     "max of tensors": "torch.compile records torch.maximum, which gives a new tensor and another answer for NaN; max() gives one of its arguments",
     "numpy of a sum": "torch.compile runs numpy's functions as torch's; a break leaves them to numpy",
-    "regular expression": "the module re is run at a break: it keeps a cache, and its objects are opaque",
     "eval": "the text of eval() is code that is not looked into",
 }
 
