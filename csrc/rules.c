@@ -25,7 +25,7 @@ typedef enum {
     RULE_CONSTANT,
     RULE_QUERY,    /* tells a setting of torch's */
     RULE_POLYFILL, /* looked into in the shape of a Python function */
-    RULE_FOLD, /* the same for arguments that are all constants: its result is what it gives now */
+    RULE_FOLD,     /* the same for arguments that are all constants: its result is what it gives now */
     RULE_STATE,
     RULE_BREAK,
     RULE_VALUE,      /* breaks that tell more: the value of a tensor, */
