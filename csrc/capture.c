@@ -185,13 +185,16 @@ mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ...)
         if (detail != NULL) {
             va_list list;
             va_start(list, detail);
-            capture->detail = PyUnicode_FromFormatV(detail, list);
+            Py_XSETREF(capture->detail, PyUnicode_FromFormatV(detail, list));
             va_end(list);
             if (capture->detail == NULL) {
                 PyErr_Clear();
             }
         }
-        capture->where = mg_capture_stack(capture);
+        else {
+            Py_CLEAR(capture->detail);
+        }
+        Py_XSETREF(capture->where, mg_capture_stack(capture));
         if (capture->where == NULL) {
             PyErr_Clear();
         }
