@@ -1587,7 +1587,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(MATCH_KEYS) {
-        STOP_IF(capture != NULL && mg_trace_expose(capture, &PEEK(2)) < 0);
+        STOP_IF(capture != NULL && (mg_trace_expose(capture, &PEEK(2)) < 0 || mg_trace_expose(capture, &TOP()) < 0));
         ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *values = mg_match_keys(PEEK(2), PEEK(1));
         ERROR_IF(values == NULL);
