@@ -1,0 +1,71 @@
+"""Small programs with a break before each of their instructions, at one call and then at none."""
+
+from __future__ import annotations
+
+import pytest
+from capture import harness
+from capture.programs import parse
+
+from magneto import _core
+
+PROGRAMS = parse(r"""
+### defaults of a function that is made after the break
+g = 1
+def f(x, n):
+    def inner(p, q=n, *, k=n):
+        return p + q + g + k
+    return inner(x)
+---
+f(X, 1)
+f(X, 2)
+f(X, 1)
+### an iterator over a list that grew before the break
+l = [1, 2, 3]
+def f(x, n):
+    l.extend([n * i for i in range(3)])
+    return x + len([v for v in l if v != 2]) % 3
+---
+f(X, 1)
+f(X, 2)
+f(X, 1)
+### keys of a pattern
+class K:
+    a, b = "a", "b"
+def f(x, d):
+    match d:
+        case {K.a: v, K.b: w}:
+            return x + v - w
+        case {"c": v, **rest}:
+            return x + v * len(rest)
+    return x
+---
+f(X, {"a": 1, "b": 2})
+f(X, {"c": 1, "d": 2})
+f(X, {"a": 3, "b": 2})
+""")
+
+LAST = 90
+
+
+def compiled(function: object) -> _core.Compiled:
+    made = _core.Compiled(function, None, lambda *_: None, None, 64)
+    made.breaks = True
+    return made
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_break_before_each_instruction(name: str) -> None:
+    text, steps = PROGRAMS[name]
+    for number in range(1, LAST):
+        faults = iter((0, number) * len(steps))
+        try:
+            harness.run(
+                text,
+                [*steps, *steps],
+                compile=compiled,
+                before=lambda faults=faults: _core.inject_fault(next(faults)),
+            )
+        except harness.Difference as error:
+            raise AssertionError(f"break before instruction {number}: {error}") from None
+        finally:
+            _core.inject_fault(0)
