@@ -170,7 +170,7 @@ add_entry(MgCompiled *self, MgEntry *entry)
 
 /* The backend's own guard, after which the registers are still good: 1, 0 or -1; 2 if the entries changed meanwhile. */
 static int
-run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, PyObject **registers)
+run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, MgRegisters *registers)
 {
     if (MG_LIKELY(entry->check == NULL)) {
         return 1;
@@ -197,29 +197,27 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, PyObject *cons
     *exit = NULL;
     for (int i = 0; i < entry_count; i++) {
         MgEntry *entry = entries[i];
-        PyObject *small[256];
-        int count = entry->guards.step_count;
-        PyObject **registers = count <= 256 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)count);
-        if (registers == NULL) {
-            *found = -1;
-            return PyErr_NoMemory();
-        }
         int failed;
-        int good = mg_guard_run(&entry->guards, arguments, registers, &failed);
+        MgRegisters registers = {.values = mg_guard_take_room(&entry->guards)};
+        if (registers.values == NULL) {
+            *found = -1;
+            return NULL;
+        }
+        Py_INCREF(entry);
+        int good = mg_guard_run(&entry->guards, arguments, &registers, &failed);
         PyObject *result = NULL;
         if (good > 0) {
-            good = run_check(self, entry, arguments, registers);
+            good = run_check(self, entry, arguments, &registers);
         }
         if (good == 1) {
             if (i > 0) { /* most recent first */
                 memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)i);
                 entries[0] = entry;
             }
-            result = mg_entry_run(entry, registers, (PyObject *)self, exit);
+            result = mg_entry_run(entry, &registers, (PyObject *)self, exit);
         }
-        if (registers != small) {
-            PyMem_Free(registers);
-        }
+        mg_guard_give_room(&entry->guards, registers.values);
+        Py_DECREF(entry);
         if (good == 2) {
             return NULL;
         }
@@ -241,7 +239,7 @@ explain_miss(MgCompiled *self, PyObject *const *arguments)
         PyObject **registers = PyMem_Malloc(sizeof(PyObject *) * (size_t)(entry->guards.step_count + 1));
         int failed = -1;
         PyObject *text = NULL;
-        if (registers != NULL && mg_guard_run(&entry->guards, arguments, registers, &failed) == 0) {
+        if (registers != NULL && mg_guard_run_all(&entry->guards, arguments, registers, &failed) == 0) {
             text = failed >= 0 ? mg_guard_text(&entry->guards, failed) : PyUnicode_FromString("torch's global state");
         }
         else if (!PyErr_Occurred()) {

@@ -295,6 +295,7 @@ entry_dealloc(MgEntry *self)
     PyMem_Free(self->input_nodes);
     PyMem_Free(self->outputs);
     PyMem_Free(self->kept);
+    PyMem_Free(self->spare_inputs);
     Py_XDECREF(self->compiled);
     Py_XDECREF(self->check);
     PyObject_GC_Del(self);
@@ -304,11 +305,9 @@ entry_dealloc(MgEntry *self)
 static int
 entry_traverse(MgEntry *self, visitproc visit, void *arg)
 {
-    for (int i = 0; i < self->guards.step_count; i++) {
-        Py_VISIT(self->guards.steps[i].source.key);
-    }
-    for (int i = 0; i < self->guards.check_count; i++) {
-        Py_VISIT(self->guards.checks[i].expected);
+    int visited = mg_guard_traverse(&self->guards, visit, arg);
+    if (visited != 0) {
+        return visited;
     }
     for (int i = 0; i < self->plan.count; i++) {
         Py_VISIT(self->plan.nodes[i].object);
@@ -564,6 +563,10 @@ mg_entry_new(MgCapture *capture, PyObject *result)
         capture->nodes = NULL;
         capture->node_count = capture->node_room = 0;
         status = collect_inputs(entry) < 0 ? MG_ERR : collect_kept(entry);
+        entry->guards.inputs = entry->inputs;
+        entry->guards.input_count = entry->input_count;
+        entry->guards.kept = entry->kept;
+        entry->guards.kept_count = entry->kept_count;
     }
     mg_table_free(&entry->plan.known);
     mg_capture_current = outer;
@@ -886,9 +889,38 @@ execute(const MgNode *node, const MgOperation *operation, PyObject **values)
     return result;
 }
 
+/* The inputs of the graph, new references, in an array with one more place before it. NULL with an exception. */
+static PyObject **
+take_inputs(MgEntry *entry, const MgRegisters *registers)
+{
+    PyObject **room = entry->spare_inputs;
+    entry->spare_inputs = NULL;
+    if (room == NULL) {
+        room = PyMem_Malloc(sizeof(PyObject *) * (size_t)(entry->input_count + 1));
+        if (room == NULL) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+    }
+    mg_guard_inputs(&entry->guards, registers, room + 1);
+    return room + 1;
+}
+
+/* Gives the array back, once its references are taken out or dropped. */
+static void
+give_inputs(MgEntry *entry, PyObject **inputs)
+{
+    if (entry->spare_inputs == NULL) {
+        entry->spare_inputs = inputs - 1;
+    }
+    else {
+        PyMem_Free(inputs - 1);
+    }
+}
+
 /* Runs the graph by executing its operations. MG_OK with `outputs` filled with new references. */
 static int
-replay(MgEntry *entry, PyObject **registers, PyObject **outputs)
+replay(MgEntry *entry, const MgRegisters *registers, PyObject **outputs)
 {
     PyObject **values = PyMem_Calloc((size_t)entry->node_count + 1, sizeof(PyObject *));
     if (values == NULL) {
@@ -896,9 +928,15 @@ replay(MgEntry *entry, PyObject **registers, PyObject **outputs)
         return MG_ERR;
     }
     int result = MG_OK;
-    for (int i = 0; i < entry->input_count; i++) {
-        values[entry->input_nodes[i]] = Py_NewRef(registers[entry->inputs[i]]);
+    PyObject **inputs = take_inputs(entry, registers);
+    if (inputs == NULL) {
+        PyMem_Free(values);
+        return MG_ERR;
     }
+    for (int i = 0; i < entry->input_count; i++) {
+        values[entry->input_nodes[i]] = inputs[i];
+    }
+    give_inputs(entry, inputs);
     for (int i = 0; i < entry->node_count; i++) {
         const MgOperation *operation = &entry->operations[i];
         if (operation->args == NULL) {
@@ -925,22 +963,18 @@ replay(MgEntry *entry, PyObject **registers, PyObject **outputs)
 
 /* Runs what the backend compiled. */
 static int
-call_compiled(MgEntry *entry, PyObject **registers, PyObject **outputs)
+call_compiled(MgEntry *entry, const MgRegisters *registers, PyObject **outputs)
 {
-    PyObject **inputs = PyMem_Calloc((size_t)entry->input_count + 2, sizeof(PyObject *));
+    PyObject **inputs = take_inputs(entry, registers);
     if (inputs == NULL) {
-        PyErr_NoMemory();
         return MG_ERR;
     }
+    PyObject *result =
+        PyObject_Vectorcall(entry->compiled, inputs, (size_t)entry->input_count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     for (int i = 0; i < entry->input_count; i++) {
-        inputs[i + 1] = Py_NewRef(registers[entry->inputs[i]]);
+        Py_DECREF(inputs[i]);
     }
-    PyObject *result = PyObject_Vectorcall(entry->compiled, inputs + 1,
-                                           (size_t)entry->input_count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    for (int i = 0; i < entry->input_count; i++) {
-        Py_DECREF(inputs[i + 1]);
-    }
-    PyMem_Free(inputs);
+    give_inputs(entry, inputs);
     PyObject *sequence = result == NULL ? NULL : PySequence_Fast(result, "a compiled graph must give a tuple or list");
     Py_XDECREF(result);
     if (sequence == NULL) {
@@ -960,14 +994,14 @@ call_compiled(MgEntry *entry, PyObject **registers, PyObject **outputs)
 }
 
 int
-mg_entry_check(const MgEntry *entry, PyObject **registers)
+mg_entry_check(const MgEntry *entry, const MgRegisters *registers)
 {
     if (MG_LIKELY(entry->check == NULL)) {
         return 1;
     }
     PyObject *inputs = PyTuple_New(entry->input_count);
-    for (int i = 0; inputs != NULL && i < entry->input_count; i++) {
-        PyTuple_SET_ITEM(inputs, i, Py_NewRef(registers[entry->inputs[i]]));
+    if (inputs != NULL) {
+        mg_guard_inputs(&entry->guards, registers, ((PyTupleObject *)inputs)->ob_item);
     }
     PyObject *result = inputs == NULL ? NULL : PyObject_CallOneArg(entry->check, inputs);
     int good = result == NULL ? -1 : PyObject_IsTrue(result);
@@ -1012,8 +1046,9 @@ build_exit(MgEntry *entry, PyObject *owner, PyObject **registers, PyObject **out
 }
 
 PyObject *
-mg_entry_run(MgEntry *entry, PyObject **registers, PyObject *owner, MgExit **exit)
+mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit **exit)
 {
+    PyObject **registers = found->values;
     *exit = NULL;
     PyObject *result = NULL;
     PyObject **outputs = PyMem_Calloc((size_t)(entry->output_count + entry->plan.count) + 1, sizeof(PyObject *));
@@ -1028,10 +1063,10 @@ mg_entry_run(MgEntry *entry, PyObject **registers, PyObject *owner, MgExit **exi
     }
     int status = MG_OK;
     if (entry->compiled != NULL) {
-        status = call_compiled(entry, registers, outputs);
+        status = call_compiled(entry, found, outputs);
     }
     else if (entry->node_count > 0) {
-        status = replay(entry, registers, outputs);
+        status = replay(entry, found, outputs);
     }
     if (status < 0) { /* the graph stopped half-way, perhaps in a no_grad block */
         PyObject *type, *value, *traceback;

@@ -38,7 +38,8 @@ typedef struct {
     int *inputs; /* registers, in the order of the input nodes that are used */
     int *input_nodes;
     int input_count;
-    int *outputs; /* nodes */
+    PyObject **spare_inputs; /* owned: room for the inputs of a call that nobody uses now, or NULL */
+    int *outputs;            /* nodes */
     int output_count;
     int *kept; /* registers that the plan and the effects need after the graph has run */
     int kept_count;
@@ -68,10 +69,10 @@ int mg_entry_prepare(MgEntry *entry);
 void mg_entry_forget_inputs(MgEntry *entry);
 
 /* The backend's own guard on the inputs: 1, 0 or -1. */
-int mg_entry_check(const MgEntry *entry, PyObject **registers);
+int mg_entry_check(const MgEntry *entry, const MgRegisters *registers);
 
 /* Runs the graph and all that belongs to it, on the registers of its guards. The result, new; or NULL and *exit, if the
  * entry stops at a break; or NULL with an exception. */
-PyObject *mg_entry_run(MgEntry *entry, PyObject **registers, PyObject *owner, MgExit **exit);
+PyObject *mg_entry_run(MgEntry *entry, const MgRegisters *registers, PyObject *owner, MgExit **exit);
 
 #endif

@@ -4,58 +4,36 @@
  * Python code runs in between, so borrowed references stay valid until the first call after the program. */
 #include "guard.h"
 
+#include "fast.h"
 #include "rules.h"
 #include "shadow.h"
 
-/* 1 for a leaf, as parameters are; 2 for a view of one; 0 for others. */
+int mg_guard_mode = MG_CHECKS ? 2 : 1;
+
+/* What is guarded of each source, by id. */
+typedef struct {
+    PyObject **types;   /* borrowed: the type that is expected, or NULL */
+    PyObject **tensors; /* borrowed: the interned metadata that is expected, or NULL */
+} Known;
+
+/* 1 for a guard that can't fail where the others hold: two objects of different types, two tensors of different
+ * metadata are different objects. */
 static int
-leafness(PyObject *tensor)
+is_needless(const Known *known, const MgGuard *guard)
 {
-    if (Py_IS_TYPE(tensor, mg_torch.parameter)) {
-        return 1;
+    if (guard->kind != MG_GUARD_DISTINCT) {
+        return 0;
     }
-    PyObject *leaf = PyObject_GetAttr(tensor, MG_STRING("is_leaf"));
-    if (leaf == NULL) {
-        PyErr_Clear();
-    }
-    Py_XDECREF(leaf);
-    return leaf == Py_True ? 1 : 2 * mg_torch_views_leaf(tensor);
+    int a = guard->source->id, b = guard->other->id;
+    return (known->types[a] != NULL && known->types[b] != NULL && known->types[a] != known->types[b]) ||
+           (known->tensors[a] != NULL && known->tensors[b] != NULL && known->tensors[a] != known->tensors[b]);
 }
 
-static MgTensorCheck *
-tensor_check(PyObject *tensor)
+/* The step at which a guard can be checked: the last that it needs. */
+static int
+last_source(const MgGuard *guard)
 {
-    MgTensor info;
-    MgTensorCheck *check = PyMem_Calloc(1, sizeof(MgTensorCheck));
-    if (check == NULL) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    int requires_grad = mg_torch_requires_grad(tensor);
-    if (requires_grad < 0 || mg_torch_read(tensor, &info) < 0) {
-        PyMem_Free(check);
-        if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_RuntimeError, "a tensor changed its kind during a capture");
-        }
-        return NULL;
-    }
-    check->dims = PyMem_Malloc(sizeof(int64_t) * 2 * (size_t)info.dim + 1);
-    if (check->dims == NULL) {
-        PyMem_Free(check);
-        PyErr_NoMemory();
-        return NULL;
-    }
-    memcpy(check->dims, info.sizes, sizeof(int64_t) * (size_t)info.dim);
-    memcpy(check->dims + info.dim, info.strides, sizeof(int64_t) * (size_t)info.dim);
-    check->dim = info.dim;
-    check->dtype = info.dtype;
-    check->device_type = info.device_type;
-    check->device_index = info.device_index;
-    check->requires_grad = requires_grad;
-    check->leafness = requires_grad ? leafness(tensor) : 1;
-    check->conjugate = mg_torch_is_conjugate(tensor);
-    check->negative = mg_torch_is_negative(tensor);
-    return check;
+    return guard->other != NULL && guard->other->id > guard->source->id ? guard->other->id : guard->source->id;
 }
 
 int
@@ -66,10 +44,19 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
     program->steps = PyMem_Calloc((size_t)sources->count + 1, sizeof(MgStep));
     program->checks = PyMem_Calloc((size_t)capture->guard_count + 1, sizeof(MgCheck));
     int *counts = PyMem_Calloc((size_t)sources->count + 1, sizeof(int));
-    if (program->steps == NULL || program->checks == NULL || counts == NULL) {
-        PyMem_Free(counts);
+    Known known = {.types = PyMem_Calloc(2 * (size_t)sources->count + 1, sizeof(PyObject *))};
+    int result = MG_OK;
+    if (program->steps == NULL || program->checks == NULL || counts == NULL || known.types == NULL) {
         PyErr_NoMemory();
-        return MG_ERR;
+        result = MG_ERR;
+        goto done;
+    }
+    known.tensors = known.types + sources->count;
+    for (int i = 0; i < capture->guard_count; i++) {
+        const MgGuard *guard = &capture->guards[i];
+        if (guard->kind == MG_GUARD_TYPE || guard->kind == MG_GUARD_TENSOR) {
+            (guard->kind == MG_GUARD_TYPE ? known.types : known.tensors)[guard->source->id] = guard->expected;
+        }
     }
     program->state = Py_NewRef(capture->entry_state);
     program->step_count = sources->count;
@@ -83,25 +70,21 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
     /* each check goes with the last source that it needs */
     for (int i = 0; i < capture->guard_count; i++) {
         MgGuard *guard = &capture->guards[i];
-        int at = guard->source->id;
-        if (guard->other != NULL && guard->other->id > at) {
-            at = guard->other->id;
+        if (!is_needless(&known, guard)) {
+            counts[last_source(guard)]++;
         }
-        counts[at]++;
     }
     int next = 0;
     for (int i = 0; i < sources->count; i++) {
         program->steps[i].first_check = next;
         next += counts[i];
     }
-    int result = MG_OK;
     for (int i = 0; i < capture->guard_count && result == MG_OK; i++) {
         MgGuard *guard = &capture->guards[i];
-        int at = guard->source->id;
-        if (guard->other != NULL && guard->other->id > at) {
-            at = guard->other->id;
+        if (is_needless(&known, guard)) {
+            continue;
         }
-        MgStep *step = &program->steps[at];
+        MgStep *step = &program->steps[last_source(guard)];
         MgCheck *check = &program->checks[step->first_check + step->check_count++];
         check->kind = guard->kind;
         check->source = guard->source->id;
@@ -109,12 +92,14 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
         check->expected = Py_XNewRef(guard->expected);
         check->index = guard->index;
         if (guard->kind == MG_GUARD_TENSOR) {
-            check->tensor = tensor_check(guard->source->raw);
+            check->tensor = mg_tensor_check_get(&program->tensors, guard->source->raw);
             result = check->tensor == NULL ? MG_ERR : MG_OK;
         }
         program->check_count++;
     }
+done:
     PyMem_Free(counts);
+    PyMem_Free(known.types);
     return result;
 }
 
@@ -262,27 +247,6 @@ same_methods(PyTypeObject *type, MgCheck *check)
     return 1;
 }
 
-static int
-same_tensor(PyObject *tensor, const MgTensorCheck *check)
-{
-    MgTensor info;
-    if (!mg_torch_is_tensor(tensor) || mg_torch_read(tensor, &info) < 0) {
-        return 0;
-    }
-    if (info.dim != check->dim || info.dtype != check->dtype || info.device_type != check->device_type ||
-        info.device_index != check->device_index ||
-        memcmp(info.sizes, check->dims, sizeof(int64_t) * (size_t)info.dim) != 0 ||
-        memcmp(info.strides, check->dims + info.dim, sizeof(int64_t) * (size_t)info.dim) != 0) {
-        return 0;
-    }
-    int requires_grad = mg_torch_requires_grad(tensor);
-    if (requires_grad < 0 || requires_grad != check->requires_grad) {
-        return requires_grad < 0 ? -1 : 0;
-    }
-    return (!requires_grad || leafness(tensor) == check->leafness) && mg_torch_is_conjugate(tensor) == check->conjugate &&
-           mg_torch_is_negative(tensor) == check->negative;
-}
-
 /* 1 if a C function that tells a setting gives the same answer again; it runs no Python code. */
 static int
 same_answer(PyObject *question, PyObject *expected)
@@ -294,9 +258,8 @@ same_answer(PyObject *question, PyObject *expected)
     return same;
 }
 
-/* One check: 1, 0 or -1. */
-static int
-run_check(MgCheck *check, PyObject **registers)
+int
+mg_guard_check(MgCheck *check, PyObject **registers)
 {
     PyObject *value = registers[check->source];
     if (check->kind == MG_GUARD_ABSENT) {
@@ -331,7 +294,7 @@ run_check(MgCheck *check, PyObject **registers)
         case MG_GUARD_KEYS:
             return same_keys(value, check->expected);
         case MG_GUARD_TENSOR:
-            return same_tensor(value, check->tensor);
+            return mg_torch_is_tensor(value) ? mg_tensor_check_holds(value, check->tensor) : 0;
         case MG_GUARD_ALIAS:
             return value == registers[check->other];
         case MG_GUARD_DISTINCT:
@@ -342,7 +305,29 @@ run_check(MgCheck *check, PyObject **registers)
 }
 
 int
-mg_guard_run(const MgProgram *program, PyObject *const *arguments, PyObject **registers, int *failed)
+mg_guard_same_state(MgProgram *program)
+{
+    MgState now;
+    int words = mg_layout_read_state(&now);
+    if (MG_LIKELY(words && program->words_known && now.flags == program->words.flags &&
+                  now.included == program->words.included && now.excluded == program->words.excluded)) {
+        return mg_rules_same_extra_state(program->state);
+    }
+    PyObject *state = mg_rules_read_state();
+    if (state == NULL) {
+        return -1;
+    }
+    int same = PyObject_RichCompareBool(state, program->state, Py_EQ);
+    if (same > 0 && words && mg_rules_is_plain_state(state)) {
+        program->words = now;
+        program->words_known = 1;
+    }
+    Py_DECREF(state);
+    return same;
+}
+
+int
+mg_guard_run_all(MgProgram *program, PyObject *const *arguments, PyObject **registers, int *failed)
 {
     *failed = -1;
     for (int i = 0; i < program->step_count; i++) {
@@ -350,20 +335,111 @@ mg_guard_run(const MgProgram *program, PyObject *const *arguments, PyObject **re
         PyObject *base = step->base < 0 ? NULL : registers[step->base];
         registers[i] = step->base >= 0 && base == NULL ? NULL : mg_source_load(&step->source, base, arguments);
         for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
-            int good = run_check(&program->checks[j], registers);
+            int good = mg_guard_check(&program->checks[j], registers);
             if (good <= 0) {
                 *failed = j;
                 return good;
             }
         }
     }
-    PyObject *state = mg_rules_read_state();
-    if (state == NULL) {
-        return -1;
+    return mg_guard_same_state(program);
+}
+
+/* What the quick way gave must be what all steps give. MG_OK or MG_ERR. */
+static int
+compare_ways(MgProgram *program, PyObject *const *arguments, const MgRegisters *registers, int quick)
+{
+    int failed, result = MG_OK;
+    PyObject **all = PyMem_Calloc((size_t)program->step_count + 1, sizeof(PyObject *));
+    if (all == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
     }
-    int same = PyObject_RichCompareBool(state, program->state, Py_EQ);
-    Py_DECREF(state);
-    return same;
+    int good = mg_guard_run_all(program, arguments, all, &failed);
+    if (good < 0) {
+        result = MG_ERR;
+    }
+    else if (good != quick) {
+        PyObject *text = failed < 0 ? NULL : mg_guard_text(program, failed);
+        PyErr_Format(PyExc_SystemError, "magneto: guards hold by the quick way: %d, in full: %d (%V)", quick, good,
+                     text, "torch's global state");
+        Py_XDECREF(text);
+        result = MG_ERR;
+    }
+    PyObject **inputs = PyMem_Calloc((size_t)program->input_count + 1, sizeof(PyObject *));
+    if (good == 1 && result == MG_OK && inputs != NULL) {
+        mg_guard_inputs(program, registers, inputs);
+        for (int i = 0; i < program->input_count + program->kept_count; i++) {
+            int is_input = i < program->input_count;
+            int at = is_input ? program->inputs[i] : program->kept[i - program->input_count];
+            if ((is_input ? inputs[i] : registers->values[at]) != all[at]) {
+                PyErr_Format(PyExc_SystemError, "magneto: register %d is another one by the quick way", at);
+                result = MG_ERR;
+            }
+        }
+        for (int i = 0; i < program->input_count; i++) {
+            Py_DECREF(inputs[i]);
+        }
+    }
+    PyMem_Free(inputs);
+    PyMem_Free(all);
+    return result;
+}
+
+int
+mg_guard_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed)
+{
+    registers->fast = NULL;
+    if (MG_LIKELY(program->fast != NULL && mg_guard_mode != 0)) {
+        int good = mg_fast_run(program, arguments, registers, failed);
+        if (MG_LIKELY(good != MG_FAST_UNKNOWN)) {
+            if (MG_UNLIKELY(mg_guard_mode == 2) && good >= 0 && compare_ways(program, arguments, registers, good) < 0) {
+                return -1;
+            }
+            return good;
+        }
+    }
+    registers->fast = NULL;
+    int good = mg_guard_run_all(program, arguments, registers->values, failed);
+    if (good > 0 && mg_guard_mode != 0) {
+        mg_fast_arm(program, registers->values);
+    }
+    return good;
+}
+
+PyObject **
+mg_guard_take_room(MgProgram *program)
+{
+    PyObject **room = program->spare;
+    program->spare = NULL;
+    if (room == NULL) {
+        room = PyMem_Malloc(sizeof(PyObject *) * ((size_t)program->step_count + 1));
+        if (room == NULL) {
+            PyErr_NoMemory();
+        }
+    }
+    return room;
+}
+
+void
+mg_guard_give_room(MgProgram *program, PyObject **room)
+{
+    if (program->spare == NULL) {
+        program->spare = room;
+    }
+    else {
+        PyMem_Free(room);
+    }
+}
+
+void
+mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject **inputs)
+{
+    PyObject *const *pinned = registers->fast == NULL ? NULL : mg_fast_inputs(registers->fast);
+    for (int i = 0; i < program->input_count; i++) {
+        PyObject *input = pinned == NULL ? NULL : pinned[i];
+        inputs[i] = Py_NewRef(input != NULL ? input : registers->values[program->inputs[i]]);
+    }
 }
 
 /* ---- text ---- */
@@ -468,20 +544,31 @@ mg_guard_text(const MgProgram *program, int index)
     return text;
 }
 
+int
+mg_guard_traverse(const MgProgram *program, visitproc visit, void *arg)
+{
+    for (int i = 0; i < program->step_count; i++) {
+        Py_VISIT(program->steps[i].source.key);
+    }
+    for (int i = 0; i < program->check_count; i++) {
+        Py_VISIT(program->checks[i].expected);
+    }
+    return program->fast == NULL ? 0 : mg_fast_traverse(program->fast, visit, arg);
+}
+
 void
 mg_guard_free(MgProgram *program)
 {
     for (int i = 0; i < program->step_count; i++) {
         Py_XDECREF(program->steps[i].source.key);
-        PyMem_Free(program->steps[i].text);
     }
     for (int i = 0; i < program->check_count; i++) {
         Py_XDECREF(program->checks[i].expected);
-        if (program->checks[i].tensor != NULL) {
-            PyMem_Free(program->checks[i].tensor->dims);
-            PyMem_Free(program->checks[i].tensor);
-        }
     }
+    mg_tensor_checks_free(&program->tensors);
+    PyMem_Free(program->spare);
+    PyMem_Free(program->changes);
+    mg_fast_free(program->fast);
     PyMem_Free(program->steps);
     PyMem_Free(program->checks);
     Py_XDECREF(program->state);

@@ -2,48 +2,33 @@
 #ifndef MG_GUARD_H
 #define MG_GUARD_H
 
-#include "capture.h"
-
-/* What a tensor must be like, in libtorch's own terms. */
-typedef struct {
-    int64_t dim;
-    int32_t dtype, device_type, device_index;
-    int requires_grad, leafness; /* leaves, and views of them, are told apart only if they require a gradient */
-    int conjugate, negative;     /* its values are the conjugates or negatives of what its memory holds */
-    int64_t *dims;               /* owned: sizes, then strides */
-} MgTensorCheck;
-
-typedef struct {
-    MgGuardKind kind;
-    int source;
-    int other;
-    PyObject *expected; /* strong */
-    Py_ssize_t index;
-    MgTensorCheck *tensor; /* owned, for tensors */
-} MgCheck;
-
-/* Loads one source, then makes its checks. */
-typedef struct {
-    MgSource source; /* a copy; owns its key; base is not used */
-    int base;        /* register of the base, -1 if it has none */
-    int first_check, check_count;
-    char *text; /* owned: the source as Python text */
-} MgStep;
-
-typedef struct {
-    MgStep *steps;
-    int step_count; /* also the number of registers */
-    MgCheck *checks;
-    int check_count;
-    PyObject *state; /* strong: torch's global state */
-} MgProgram;
+#include "program.h"
 
 /* Compiles the guards of a capture. MG_OK or MG_ERR. */
 int mg_guard_compile(MgProgram *program, MgCapture *capture);
 
-/* Runs the program on the arguments of a call. 1 with `registers` filled (borrowed references), or 0; -1 with an
- * exception. *failed is the index of the check that failed, or -1. */
-int mg_guard_run(const MgProgram *program, PyObject *const *arguments, PyObject **registers, int *failed);
+/* Runs the program on the arguments of a call, the quick way if it can. 1 with the registers filled (there is room for
+ * them), or 0; -1 with an exception. *failed is the index of the check that failed, or -1. */
+int mg_guard_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed);
+
+/* The same, by every step and check. */
+int mg_guard_run_all(MgProgram *program, PyObject *const *arguments, PyObject **registers, int *failed);
+
+/* The inputs of the graph; new references. */
+void mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject **inputs);
+
+/* Room for registers, and giving it back. NULL with an exception. */
+PyObject **mg_guard_take_room(MgProgram *program);
+void mg_guard_give_room(MgProgram *program, PyObject **room);
+
+/* One check: 1, 0 or -1. */
+int mg_guard_check(MgCheck *check, PyObject **registers);
+
+/* 1 if torch's global state is what it was, 0 or -1. */
+int mg_guard_same_state(MgProgram *program);
+
+/* How guards are run: 0 all of them, 1 the quick way, 2 both, and a difference is an error. */
+extern int mg_guard_mode;
 
 /* A check as text, such as "L['x'] is a float32 tensor of size (2, 3)". New. */
 PyObject *mg_guard_text(const MgProgram *program, int check);
@@ -51,6 +36,7 @@ PyObject *mg_guard_text(const MgProgram *program, int check);
 /* A source as text. New. */
 PyObject *mg_guard_source_text(const MgProgram *program, int step);
 
+int mg_guard_traverse(const MgProgram *program, visitproc visit, void *arg);
 void mg_guard_free(MgProgram *program);
 
 #endif

@@ -245,6 +245,39 @@ core_stance(PyObject *module, PyObject *args)
     return PyLong_FromLong(mg_stance_get());
 }
 
+PyDoc_STRVAR(guard_mode_doc, "guard_mode(mode, /)\n--\n\n"
+                             "Set how guards are run: 0 all of them, 1 the quick way, 2 both, and a difference is an "
+                             "error. Return what it was before.");
+
+static PyObject *
+core_guard_mode(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    long mode = PyLong_AsLong(argument);
+    if (mode == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (mode < 0 || mode > 2) {
+        PyErr_SetString(PyExc_ValueError, "a guard mode is 0, 1 or 2");
+        return NULL;
+    }
+    int before = mg_guard_mode;
+    mg_guard_mode = (int)mode;
+    return PyLong_FromLong(before);
+}
+
+PyDoc_STRVAR(layout_known_doc, "layout_known()\n--\n\n"
+                               "Whether tensors' metadata and torch's global state are read from memory: two bools.");
+
+static PyObject *
+core_layout_known(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return Py_BuildValue("(OO)", mg_tensor_layout.known ? Py_True : Py_False,
+                         mg_layout_knows_state() ? Py_True : Py_False);
+}
+
 PyDoc_STRVAR(reasons_doc, "reasons()\n--\n\nEvery reason for which capture stops: name -> (text, hint).");
 
 static PyObject *
@@ -270,6 +303,8 @@ static PyMethodDef core_methods[] = {
     {"ref", core_ref, METH_O, ref_doc},
     {"inject_fault", core_inject_fault, METH_O, inject_fault_doc},
     {"capturing", core_capturing, METH_NOARGS, capturing_doc},
+    {"guard_mode", core_guard_mode, METH_O, guard_mode_doc},
+    {"layout_known", core_layout_known, METH_NOARGS, layout_known_doc},
     {"recompile_limit", core_recompile_limit, METH_O, recompile_limit_doc},
     {"stance", core_stance, METH_VARARGS, stance_doc},
     {"reasons", core_reasons, METH_NOARGS, reasons_doc},

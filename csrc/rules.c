@@ -125,6 +125,7 @@ static struct {
     PyObject *record_owners;  /* __self__ or __module__ of builtin functions that are recorded */
     PyObject *native_modules; /* names of C modules whose functions are harmless */
     PyObject *state_readers;  /* list of callables without arguments */
+    PyObject *state_words;    /* list, one for each reader: None if it is to be asked, else a tuple; see rules.py */
     PyObject *restore_state;  /* callable: puts a state back */
     PyObject *managers;       /* __enter__ -> (enter function, exit function, names of its arguments, what it notes) */
     PyObject *operator_abs;   /* what abs() is on a tensor */
@@ -182,6 +183,7 @@ mg_rules_configure(PyObject *tables)
         {"record_owners", &rules.record_owners},
         {"native_modules", &rules.native_modules},
         {"state_readers", &rules.state_readers},
+        {"state_words", &rules.state_words},
         {"restore_state", &rules.restore_state},
         {"managers", &rules.managers},
         {"operator_abs", &rules.operator_abs},
@@ -315,6 +317,41 @@ mg_rules_read_state(void)
         PyTuple_SET_ITEM(state, i, value);
     }
     return state;
+}
+
+int
+mg_rules_same_extra_state(PyObject *state)
+{
+    Py_ssize_t count = rules.state_words == NULL ? 0 : PyList_GET_SIZE(rules.state_words);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (MG_LIKELY(PyList_GET_ITEM(rules.state_words, i) != Py_None)) {
+            continue;
+        }
+        PyObject *value = PyObject_CallNoArgs(PyList_GET_ITEM(rules.state_readers, i));
+        int same = value == NULL ? -1 : PyObject_RichCompareBool(value, PyTuple_GET_ITEM(state, i), Py_EQ);
+        Py_XDECREF(value);
+        if (same <= 0) {
+            return same;
+        }
+    }
+    return 1;
+}
+
+int
+mg_rules_is_plain_state(PyObject *state)
+{
+    Py_ssize_t count = rules.state_words == NULL ? 0 : PyList_GET_SIZE(rules.state_words);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *words = PyList_GET_ITEM(rules.state_words, i);
+        if (words != Py_None && PyTuple_GET_SIZE(words) == 1) { /* only this value has a word */
+            int same = PyObject_RichCompareBool(PyTuple_GET_ITEM(words, 0), PyTuple_GET_ITEM(state, i), Py_EQ);
+            if (same <= 0) {
+                PyErr_Clear();
+                return 0;
+            }
+        }
+    }
+    return count > 0 && count == PyTuple_GET_SIZE(state);
 }
 
 int

@@ -39,6 +39,12 @@ PyObject *mg_rules_operator_of(PyObject *name);
 /* Torch's global state as one hashable object, new: grad mode, autocast and so on. */
 PyObject *mg_rules_read_state(void);
 
+/* With all that has a plain word equal: 1 if the rest of torch's global state is that of `state`, 0 or -1. */
+int mg_rules_same_extra_state(PyObject *state);
+
+/* 1 if a state is told in full by words and by what mg_rules_same_extra_state looks at. */
+int mg_rules_is_plain_state(PyObject *state);
+
 /* Puts torch's global state back to what it was when the capture started. MG_OK or MG_ERR. */
 int mg_rules_restore_state(MgCapture *capture);
 

@@ -5,6 +5,8 @@
  * Python tensor holds that word inside itself, at an offset that is found once by comparing with tensor._cdata. */
 #include "torchabi.h"
 
+#include "layout.h"
+
 #include <dlfcn.h>
 
 MgTorch mg_torch;
@@ -22,9 +24,10 @@ static struct {
     int32_t (*layout_strided)(void);
     _Bool (*is_conjugate)(Handle); /* at::native::is_conj(const at::Tensor &) */
     _Bool (*is_negative)(Handle);  /* at::native::is_neg(const at::Tensor &) */
-    size_t offset;                 /* of the TensorImpl pointer in a Python tensor */
     int32_t strided;
 } abi;
+
+static void *library; /* libtorch_cpu; never closed */
 
 enum { DTYPES = 64, DEVICES = 32, DEVICE_INDICES = 18 };
 static PyObject *dtype_objects[DTYPES];                   /* strong */
@@ -48,7 +51,7 @@ find_functions(PyObject *torch)
         return MG_ERR;
     }
     const char *text = PyUnicode_AsUTF8(path);
-    void *library = text == NULL ? NULL : dlopen(text, RTLD_NOW | RTLD_NOLOAD);
+    library = text == NULL ? NULL : dlopen(text, RTLD_NOW | RTLD_NOLOAD);
     Py_DECREF(path);
     const struct {
         const char *name;
@@ -77,6 +80,12 @@ find_functions(PyObject *torch)
     return MG_OK;
 }
 
+void *
+mg_torch_symbol(const char *name)
+{
+    return dlsym(library, name);
+}
+
 /* Finds where a Python tensor holds its TensorImpl pointer. */
 static int
 find_offset(PyObject *tensor)
@@ -90,7 +99,7 @@ find_offset(PyObject *tensor)
     for (size_t offset = sizeof(PyObject); offset + sizeof(void *) <= (size_t)Py_TYPE(tensor)->tp_basicsize;
          offset += sizeof(void *)) {
         if (*(void **)((char *)tensor + offset) == pointer) {
-            abi.offset = offset;
+            mg_tensor_layout.impl = offset;
             return MG_OK;
         }
     }
@@ -135,6 +144,7 @@ mg_torch_init(void)
         PyObject *tensor = PyObject_Call(empty, arguments, keywords);
         if (tensor != NULL) {
             if (find_offset(tensor) == MG_OK) {
+                mg_layout_find();
                 mg_torch.empty_meta = Py_NewRef(tensor);
                 result = MG_OK;
             }
@@ -154,7 +164,7 @@ done:
 int
 mg_torch_read(PyObject *tensor, MgTensor *info)
 {
-    Handle handle = (char *)tensor + abi.offset;
+    Handle handle = (char *)tensor + mg_tensor_layout.impl;
     int64_t *sizes, *strides;
     if (abi.get_layout(handle, &info->layout) != 0 || info->layout != abi.strided ||
         abi.get_dim(handle, &info->dim) != 0 || abi.get_sizes(handle, &sizes) != 0 ||
@@ -169,8 +179,25 @@ mg_torch_read(PyObject *tensor, MgTensor *info)
 }
 
 int
+mg_torch_is_leaf(PyObject *tensor)
+{
+    if (MG_LIKELY(mg_tensor_layout.known)) {
+        return mg_tensor_is_leaf(tensor);
+    }
+    PyObject *leaf = PyObject_GetAttr(tensor, MG_STRING("is_leaf"));
+    if (leaf == NULL) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(leaf);
+    return leaf == Py_True;
+}
+
+int
 mg_torch_requires_grad(PyObject *tensor)
 {
+    if (MG_LIKELY(mg_tensor_layout.known)) {
+        return mg_tensor_needs_grad(tensor);
+    }
     PyObject *value = PyObject_GetAttr(tensor, MG_STRING("requires_grad"));
     if (value == NULL) {
         return -1;
@@ -207,13 +234,13 @@ mg_torch_grad(PyObject *tensor)
 int
 mg_torch_is_conjugate(PyObject *tensor)
 {
-    return abi.is_conjugate((char *)tensor + abi.offset);
+    return abi.is_conjugate((char *)tensor + mg_tensor_layout.impl);
 }
 
 int
 mg_torch_is_negative(PyObject *tensor)
 {
-    return abi.is_negative((char *)tensor + abi.offset);
+    return abi.is_negative((char *)tensor + mg_tensor_layout.impl);
 }
 
 PyObject *

@@ -59,6 +59,12 @@ PyObject *mg_torch_grad(PyObject *tensor);
 int mg_torch_is_conjugate(PyObject *tensor);
 int mg_torch_is_negative(PyObject *tensor);
 
+/* 1 or 0, as is_leaf. */
+int mg_torch_is_leaf(PyObject *tensor);
+
+/* A function or variable of libtorch by its symbol, or NULL. */
+void *mg_torch_symbol(const char *name);
+
 /* The torch.dtype or torch.device for what mg_torch_read gave; borrowed, kept for good. `tensor` is an example. */
 PyObject *mg_torch_dtype_object(PyObject *tensor, int32_t dtype);
 PyObject *mg_torch_device_object(PyObject *tensor, int32_t type, int32_t index);

@@ -143,6 +143,12 @@ def ref(index: int, /) -> Ref:
 def capturing() -> bool:
     """Whether a capture is under way on this thread."""
 
+def guard_mode(mode: int, /) -> int:
+    """Set how guards are run: 0 all, 1 the quick way, 2 both, and a difference is an error. Gives the former mode."""
+
+def layout_known() -> tuple[bool, bool]:
+    """Whether tensors' metadata, and torch's global state, are read from memory."""
+
 def recompile_limit(limit: int, /) -> int:
     """Set how many entries a callable may have. Gives the former limit."""
 

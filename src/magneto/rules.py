@@ -418,6 +418,19 @@ _READERS: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
 ]
 
 
+# What the core reads in machine words (layout.c): always, or only as long as it has the one value given here. Readers
+# that are not named here are asked on every call.
+_WORDS: dict[Any, tuple[Any, ...]] = {
+    torch.is_grad_enabled: (),
+    torch.is_inference_mode_enabled: (),
+    torch.get_default_dtype: (),
+    _autocast: (None,),
+    torch._C._get_deterministic_algorithms: (),
+    _function_modes: ((),),
+    torch._C._len_torch_dispatch_stack: (0,),
+}
+
+
 def _restore(state: tuple[Any, ...]) -> None:
     """Put torch's global state back to what a capture found."""
     for (read, write), value in zip(_READERS, state, strict=True):
@@ -530,6 +543,7 @@ def tables() -> dict[str, Any]:
             "math", "cmath", "_operator", "_functools", "itertools", "_collections", "_bisect", "_heapq",
         },
         "state_readers": [read for read, _ in _READERS],
+        "state_words": [_WORDS.get(read) for read, _ in _READERS],
         "restore_state": _restore,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "polyfills": _POLYFILLS,

@@ -1,0 +1,840 @@
+/* The quick way through a guard program.
+ *
+ * When all guards have held, most of what they looked at is *pinned*: it stays the same object as long as some words in
+ * memory stay the same. A dict is unchanged while its version tag is (tags are given once in a process, so an equal tag
+ * means the same dict with the same content); a type and all it inherits, while its version tag is; a tuple always; the
+ * parts of a function while its pointers are, which are kept alive for the comparison. So for the pinned part of a
+ * program there is a list of words: an address, and what was there. One loop over it stands for thousands of loads and
+ * checks. The rest is *live*, and is loaded and checked each time: arguments, items of lists, cells, slots, and the
+ * metadata of tensors.
+ *
+ * The words are in the order of the steps, and a word is only read if those before it are as they were: they say that the
+ * object in which it lies is still there. References to pinned objects are borrowed.
+ *
+ * If the tag of a dict or type has changed, its *group*, the steps that rest on that tag, is loaded and checked again; if
+ * nothing that matters has changed, the new tag is taken, and the run goes on. If another object is found where one was
+ * pinned, or a word changes that is no tag, all steps are run, and the quick way is made anew. A step at which that
+ * happens again and again is live from then on. */
+#include "fast.h"
+
+#include "shadow.h"
+
+/* A word in memory, and what it must be. */
+typedef struct {
+    const uint64_t *address; /* borrowed: lies in a pinned object */
+    uint64_t expected;
+} Word;
+
+/* The steps that rest on one tag. */
+typedef struct {
+    int head;    /* step: the dict or type */
+    int word;    /* index of the tag's word; -1 if the head is live */
+    int is_type; /* else a dict */
+    uint64_t tag;
+    int first, count; /* in `members` */
+} Group;
+
+typedef enum {
+    OP_WORDS,  /* compare `count` words from `at` on */
+    OP_STEP,   /* load step `at`, and make its checks in `live` */
+    OP_CHECKS, /* make the checks in `live` of the pinned step `at` */
+    OP_GROUP,  /* compare the tag of group `at`, whose head is live, or the instance dict of something live */
+} OpKind;
+
+typedef struct {
+    OpKind kind;
+    int at;
+    int first, count; /* of words, or in `live` */
+} Op;
+
+/* A pinned tensor. */
+typedef struct {
+    PyObject *tensor;   /* borrowed */
+    PyTypeObject *type; /* borrowed from a check; NULL if it is not guarded */
+    const void *impl;   /* where its TensorImpl and AutogradMeta were: to be fetched early, never read */
+    const void *autograd;
+    MgTensorCheck *metadata;
+    int check;
+} Tensor;
+
+struct MgFast {
+    int busy;          /* it is being run: it must not be freed */
+    PyObject **values; /* borrowed, by step: what pinned steps gave */
+    uint8_t *pinned;   /* by step */
+    Word *words;
+    int *owners; /* by word: the group whose tag it is, or -1 - step */
+    int word_count;
+    Group *groups;
+    int group_count;
+    int *members; /* steps, by group */
+    int *live;    /* checks, by op */
+    Op *ops;
+    int op_count;
+    Tensor *tensors;
+    int tensor_count;
+    int *late; /* checks that compare registers, made last */
+    int late_count;
+    int *fill; /* pinned steps whose registers are needed */
+    int fill_count;
+    PyObject **inputs; /* borrowed: pinned inputs of the graph, NULL for live ones */
+    PyObject **kept;   /* strong: objects that would else not be sure to stay what they are */
+    int kept_count;
+};
+
+enum { MANY_CHANGES = 3, AHEAD = 16 };
+
+static inline uint64_t
+dict_tag(PyObject *dict)
+{
+    return ((PyDictObject *)dict)->ma_version_tag;
+}
+
+/* ---- making it ---- */
+
+/* What is known of a step while the quick way is made. */
+typedef struct {
+    uint8_t pinned;
+    uint8_t watch_type; /* its type can be changed, and matters */
+    uint8_t has_type;   /* a guard on its type is among its checks */
+    int group;          /* that it rests on; -1 for none */
+    int headed;         /* the group that rests on it; -1 for none */
+} Plan;
+
+typedef struct {
+    const MgProgram *program;
+    PyObject *const *registers;
+    MgFast *fast;
+    Plan *plans;
+    int group_room;
+} Maker;
+
+/* 1 if an object's type may be assigned to. */
+static int
+has_mutable_type(PyObject *object)
+{
+    return (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 || PyModule_Check(object);
+}
+
+/* The group of which the dict or type at a step is the head. -1 if it can't be one. */
+static int
+head_group(Maker *maker, int step)
+{
+    Plan *plan = &maker->plans[step];
+    PyObject *object = maker->registers[step];
+    if (plan->headed >= 0) {
+        return plan->headed;
+    }
+    int is_type = object != NULL && PyType_Check(object);
+    if (object == NULL || (!is_type && !PyDict_Check(object)) || (is_type && !plan->pinned)) {
+        return -1;
+    }
+    if (is_type && (!(((PyTypeObject *)object)->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) ||
+                    ((PyTypeObject *)object)->tp_version_tag == 0)) {
+        return -1;
+    }
+    MgFast *fast = maker->fast;
+    if (fast->group_count == maker->group_room) {
+        int room = maker->group_room == 0 ? 64 : maker->group_room * 2;
+        Group *groups = PyMem_Realloc(fast->groups, sizeof(Group) * (size_t)room);
+        if (groups == NULL) {
+            return -1;
+        }
+        fast->groups = groups;
+        maker->group_room = room;
+    }
+    fast->groups[fast->group_count] =
+        (Group){.head = step,
+                .word = -1,
+                .is_type = is_type,
+                .tag = is_type ? ((PyTypeObject *)object)->tp_version_tag : dict_tag(object)};
+    return plan->headed = fast->group_count++;
+}
+
+/* Decides whether a step is pinned, and by what. */
+static void
+plan_step(Maker *maker, int i)
+{
+    const MgStep *step = &maker->program->steps[i];
+    Plan *plan = &maker->plans[i], *base = step->base < 0 ? NULL : &maker->plans[step->base];
+    PyObject *value = maker->registers[i], *owner = step->base < 0 ? NULL : maker->registers[step->base];
+    plan->group = plan->headed = -1;
+    if (step->source.kind == MG_SOURCE_CONST) {
+        plan->pinned = 1;
+        return;
+    }
+    if (base == NULL || owner == NULL || maker->program->changes[i] >= MANY_CHANGES) {
+        return;
+    }
+    switch (step->source.kind) {
+        case MG_SOURCE_DICT:
+            if (value != NULL && PyDict_Check(value)) { /* the tag says that it is this dict, whoever has it */
+                plan->pinned = 1;
+                plan->pinned = head_group(maker, i) >= 0;
+                base->watch_type |= base->pinned && maker->program->steps[step->base].source.kind != MG_SOURCE_CONST;
+            }
+            break;
+        case MG_SOURCE_DICT_ITEM:
+            plan->group = PyDict_Check(owner) ? head_group(maker, step->base) : -1;
+            plan->pinned = plan->group >= 0;
+            break;
+        case MG_SOURCE_LOOKUP:
+        case MG_SOURCE_MRO:
+            plan->group = base->pinned && PyType_Check(owner) ? head_group(maker, step->base) : -1;
+            plan->pinned = plan->group >= 0;
+            break;
+        case MG_SOURCE_TYPE:
+            if (base->pinned) {
+                base->watch_type |= (uint8_t)has_mutable_type(owner);
+                plan->pinned = 1;
+                plan->group = base->group;
+            }
+            else {
+                plan->pinned = base->has_type;
+            }
+            break;
+        case MG_SOURCE_FUNCTION:
+            plan->pinned = base->pinned && PyFunction_Check(owner);
+            break;
+        case MG_SOURCE_ITEM:
+            plan->pinned = base->pinned && PyTuple_Check(owner);
+            plan->group = base->group;
+            break;
+        case MG_SOURCE_METHOD:
+            plan->pinned = base->pinned && PyMethod_Check(owner);
+            plan->group = base->group;
+            break;
+        case MG_SOURCE_SET_ITEM:
+            plan->pinned = base->pinned && PyFrozenSet_Check(owner);
+            plan->group = base->group;
+            break;
+        case MG_SOURCE_PROXY:
+            plan->pinned = base->pinned && Py_IS_TYPE(owner, &PyDictProxy_Type);
+            plan->group = base->group;
+            break;
+        default: /* slots, cells, names, items of what can be changed */
+            break;
+    }
+}
+
+/* 1 if nothing in a value can be changed, not even a type. */
+static int
+is_frozen(PyObject *value)
+{
+    if (Py_IS_TYPE(value, &PyTuple_Type)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+            if (!is_frozen(PyTuple_GET_ITEM(value, i))) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+    return !has_mutable_type(value) &&
+           (PyLong_Check(value) || PyFloat_Check(value) || PyUnicode_Check(value) || PyBytes_Check(value) ||
+            PyComplex_Check(value) || Py_IS_TYPE(value, mg_torch.device));
+}
+
+/* What becomes of a check. */
+typedef enum { FATE_NONE, FATE_LIVE, FATE_TENSOR, FATE_LATE } Fate;
+
+/* For a check that compares registers: nothing to do if all of them are pinned. */
+static Fate
+fate_of_many(const Maker *maker, const MgCheck *check)
+{
+    if (check->kind != MG_GUARD_APART) {
+        return maker->plans[check->source].pinned && maker->plans[check->other].pinned ? FATE_NONE : FATE_LATE;
+    }
+    const int *ids = (const int *)(const void *)PyBytes_AS_STRING(check->expected);
+    Py_ssize_t count = PyBytes_GET_SIZE(check->expected) / (Py_ssize_t)sizeof(int);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!maker->plans[ids[i]].pinned) {
+            return FATE_LATE;
+        }
+    }
+    return FATE_NONE;
+}
+
+static Fate
+fate_of(Maker *maker, const MgCheck *check)
+{
+    Plan *plan = &maker->plans[check->source];
+    PyObject *value = maker->registers[check->source];
+    if (check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART) {
+        return fate_of_many(maker, check);
+    }
+    int is_dict = value != NULL && PyDict_Check(value);
+    int by_tag = (check->kind == MG_GUARD_LENGTH && is_dict) ||
+                 /* the order of an OrderedDict can change with no change of the dict that it is */
+                 (check->kind == MG_GUARD_KEYS && is_dict && (!PyODict_Check(value) || PyDict_GET_SIZE(value) == 0));
+    if (by_tag) { /* a change of the dict has its group checked again, and this with it */
+        return head_group(maker, check->source) >= 0 ? FATE_NONE : FATE_LIVE;
+    }
+    if (!plan->pinned) {
+        return FATE_LIVE;
+    }
+    switch (check->kind) {
+        case MG_GUARD_TYPE:
+            if (has_mutable_type(value) && !mg_torch_is_tensor(value)) { /* of tensors it is checked with the rest */
+                plan->watch_type = 1;
+            }
+            return FATE_NONE;
+        case MG_GUARD_IDENTITY:
+        case MG_GUARD_ABSENT:
+        case MG_GUARD_LIMIT:
+            return FATE_NONE;
+        case MG_GUARD_VALUE:
+            return is_frozen(value) ? FATE_NONE : FATE_LIVE;
+        case MG_GUARD_LENGTH:
+            return PyTuple_Check(value) ? FATE_NONE : FATE_LIVE;
+        case MG_GUARD_METHODS:
+            return PyType_Check(value) && head_group(maker, check->source) >= 0 ? FATE_NONE : FATE_LIVE;
+        case MG_GUARD_TENSOR:
+            return FATE_TENSOR;
+        default:
+            return FATE_LIVE;
+    }
+}
+
+static void
+add_word(MgFast *fast, const void *address, uint64_t expected, int owner)
+{
+    Op *last = fast->op_count == 0 ? NULL : &fast->ops[fast->op_count - 1];
+    if (last != NULL && last->kind == OP_WORDS) {
+        last->count++;
+    }
+    else {
+        fast->ops[fast->op_count++] = (Op){.kind = OP_WORDS, .first = fast->word_count, .count = 1};
+    }
+    fast->words[fast->word_count] = (Word){address, expected};
+    fast->owners[fast->word_count++] = owner;
+}
+
+/* Keeps an object alive as long as the quick way is. */
+static PyObject *
+keep(MgFast *fast, PyObject *object)
+{
+    fast->kept[fast->kept_count++] = Py_XNewRef(object);
+    return object;
+}
+
+/* Where a function holds one of its parts. */
+static PyObject **
+function_slot(PyObject *function, Py_ssize_t part)
+{
+    PyFunctionObject *self = (PyFunctionObject *)function;
+    return part == 0   ? &self->func_code
+           : part == 1 ? &self->func_defaults
+           : part == 2 ? &self->func_kwdefaults
+                       : &self->func_closure;
+}
+
+/* The words for a pinned step. */
+static void
+emit_words(Maker *maker, int i)
+{
+    const MgStep *step = &maker->program->steps[i];
+    const Plan *plan = &maker->plans[i];
+    MgFast *fast = maker->fast;
+    PyObject *value = maker->registers[i];
+    Group *group = plan->headed < 0 ? NULL : &fast->groups[plan->headed];
+    if (step->source.kind == MG_SOURCE_FUNCTION) {
+        PyObject **slot = function_slot(maker->registers[step->base], step->source.index);
+        add_word(fast, slot, (uint64_t)(uintptr_t)keep(fast, *slot), -1 - i);
+    }
+    if (step->source.kind == MG_SOURCE_DICT) {
+        if (!maker->plans[step->base].pinned) {
+            fast->ops[fast->op_count++] = (Op){.kind = OP_GROUP, .at = plan->headed};
+            return;
+        }
+        add_word(fast, _PyObject_GetDictPtr(maker->registers[step->base]), (uint64_t)(uintptr_t)value, -1 - i);
+    }
+    if (plan->watch_type) {
+        add_word(fast, &value->ob_type, (uint64_t)(uintptr_t)Py_TYPE(value), -1 - i);
+    }
+    if (group != NULL) {
+        group->word = fast->word_count;
+        const void *address = group->is_type ? (const void *)&((PyTypeObject *)value)->tp_version_tag
+                                             : (const void *)&((PyDictObject *)value)->ma_version_tag;
+        add_word(fast, address, *(const uint64_t *)address, plan->headed);
+    }
+}
+
+/* The ops of a step: words if it is pinned, then what has to be loaded and checked each time. */
+static void
+emit_step(Maker *maker, int i, const uint8_t *fates, int *live_count)
+{
+    const MgStep *step = &maker->program->steps[i];
+    const Plan *plan = &maker->plans[i];
+    MgFast *fast = maker->fast;
+    if (plan->pinned) {
+        emit_words(maker, i);
+    }
+    Op op = {.kind = plan->pinned ? OP_CHECKS : OP_STEP, .at = i, .first = *live_count};
+    for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
+        if (fates[j] == FATE_LIVE) {
+            fast->live[(*live_count)++] = j;
+            op.count++;
+        }
+    }
+    if (!plan->pinned || op.count > 0) {
+        fast->ops[fast->op_count++] = op;
+    }
+    if (!plan->pinned && plan->headed >= 0) {
+        fast->ops[fast->op_count++] = (Op){.kind = OP_GROUP, .at = plan->headed};
+    }
+}
+
+/* 1 if a step is an argument, or loaded from one, with nothing pinned on the way. */
+static int
+is_early(const Maker *maker, int i)
+{
+    for (; i >= 0; i = maker->program->steps[i].base) {
+        if (maker->plans[i].pinned) {
+            return 0;
+        }
+        if (maker->program->steps[i].base < 0) {
+            return maker->program->steps[i].source.kind == MG_SOURCE_LOCAL;
+        }
+    }
+    return 0;
+}
+
+/* Sorts the steps by the groups that they rest on. */
+static void
+collect_members(Maker *maker)
+{
+    MgFast *fast = maker->fast;
+    int count = maker->program->step_count, next = 0;
+    for (int i = 0; i < count; i++) {
+        if (maker->plans[i].pinned && maker->plans[i].group >= 0) {
+            fast->groups[maker->plans[i].group].count++;
+        }
+    }
+    for (int i = 0; i < fast->group_count; i++) {
+        fast->groups[i].first = next;
+        next += fast->groups[i].count;
+        fast->groups[i].count = 0;
+    }
+    for (int i = 0; i < count; i++) {
+        if (maker->plans[i].pinned && maker->plans[i].group >= 0) {
+            Group *group = &fast->groups[maker->plans[i].group];
+            fast->members[group->first + group->count++] = i;
+        }
+    }
+}
+
+/* Notes that the register of a pinned step is needed. */
+static void
+fill(Maker *maker, uint8_t *filled, int step)
+{
+    if (maker->plans[step].pinned && !filled[step]) {
+        filled[step] = 1;
+        maker->fast->fill[maker->fast->fill_count++] = step;
+    }
+}
+
+static void
+collect_fill(Maker *maker, uint8_t *filled)
+{
+    const MgProgram *program = maker->program;
+    MgFast *fast = maker->fast;
+    for (int i = 0; i < program->kept_count; i++) {
+        fill(maker, filled, program->kept[i]);
+    }
+    for (int i = 0; i < fast->late_count; i++) {
+        const MgCheck *check = &program->checks[fast->late[i]];
+        fill(maker, filled, check->source);
+        if (check->kind == MG_GUARD_APART) {
+            const int *ids = (const int *)(const void *)PyBytes_AS_STRING(check->expected);
+            Py_ssize_t count = PyBytes_GET_SIZE(check->expected) / (Py_ssize_t)sizeof(int);
+            for (Py_ssize_t k = 0; k < count; k++) {
+                fill(maker, filled, ids[k]);
+            }
+        }
+        else {
+            fill(maker, filled, check->other);
+        }
+    }
+    for (int i = 0; i < program->input_count; i++) {
+        int step = program->inputs[i];
+        fast->inputs[i] = maker->plans[step].pinned ? maker->registers[step] : NULL;
+    }
+}
+
+/* The whole of it. `fates` has room for a byte for each check, `filled` for each step. */
+static void
+make(Maker *maker, uint8_t *fates, uint8_t *filled)
+{
+    const MgProgram *program = maker->program;
+    MgFast *fast = maker->fast;
+    for (int i = 0; i < program->check_count; i++) {
+        if (program->checks[i].kind == MG_GUARD_TYPE) {
+            maker->plans[program->checks[i].source].has_type = 1;
+        }
+    }
+    for (int i = 0; i < program->step_count; i++) {
+        plan_step(maker, i);
+        fast->pinned[i] = maker->plans[i].pinned;
+    }
+    for (int i = 0; i < program->check_count; i++) {
+        fates[i] = (uint8_t)fate_of(maker, &program->checks[i]);
+    }
+    collect_members(maker);
+    memcpy(fast->values, maker->registers, sizeof(PyObject *) * (size_t)program->step_count);
+    int live_count = 0;
+    for (int i = 0; i < program->step_count; i++) { /* arguments first: they differ most often */
+        if (is_early(maker, i)) {
+            const MgStep *step = &program->steps[i];
+            Op op = {.kind = OP_STEP, .at = i, .first = live_count};
+            for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
+                if (fates[j] == FATE_LIVE) {
+                    fast->live[live_count++] = j;
+                    op.count++;
+                }
+            }
+            fast->ops[fast->op_count++] = op;
+        }
+    }
+    for (int i = 0; i < program->step_count; i++) {
+        if (!is_early(maker, i)) {
+            emit_step(maker, i, fates, &live_count);
+        }
+        else if (maker->plans[i].headed >= 0) {
+            fast->ops[fast->op_count++] = (Op){.kind = OP_GROUP, .at = maker->plans[i].headed};
+        }
+    }
+    for (int i = 0; i < program->check_count; i++) {
+        if (fates[i] == FATE_LATE) {
+            fast->late[fast->late_count++] = i;
+        }
+        else if (fates[i] == FATE_TENSOR) {
+            int step = program->checks[i].source;
+            PyObject *tensor = maker->registers[step];
+            PyTypeObject *type = maker->plans[step].has_type ? Py_TYPE(tensor) : NULL;
+            int known = mg_tensor_layout.known;
+            fast->tensors[fast->tensor_count++] = (Tensor){.tensor = tensor,
+                                                           .type = type,
+                                                           .impl = known ? mg_tensor_impl(tensor) : NULL,
+                                                           .autograd = known ? mg_tensor_autograd(tensor) : NULL,
+                                                           .metadata = program->checks[i].tensor,
+                                                           .check = i};
+        }
+    }
+    collect_fill(maker, filled);
+}
+
+void
+mg_fast_arm(MgProgram *program, PyObject *const *registers)
+{
+    int steps = program->step_count;
+    size_t size = (size_t)steps + 1, checks = (size_t)program->check_count + 1;
+    MgFast *old = program->fast;
+    if ((old != NULL && old->busy) || (program->armed > 64 && program->armed > program->quick)) {
+        return; /* it does not pay */
+    }
+    if (program->changes == NULL && (program->changes = PyMem_Calloc(size, 1)) == NULL) {
+        return;
+    }
+    for (int i = 0; old != NULL && i < steps; i++) {
+        if (old->values[i] != registers[i] && program->changes[i] < MANY_CHANGES) {
+            program->changes[i]++;
+        }
+    }
+    program->fast = NULL;
+    mg_fast_free(old);
+    MgFast *fast = PyMem_Calloc(1, sizeof(MgFast));
+    Plan *plans = PyMem_Calloc(size, sizeof(Plan));
+    uint8_t *marks = PyMem_Calloc(size + checks, 1);
+    if (fast == NULL || plans == NULL || marks == NULL) {
+        goto done;
+    }
+    fast->values = PyMem_Malloc(sizeof(PyObject *) * size);
+    fast->pinned = PyMem_Calloc(size, 1);
+    fast->words = PyMem_Calloc(size * 3 + AHEAD, sizeof(Word));
+    fast->owners = PyMem_Malloc(sizeof(int) * size * 3);
+    fast->members = PyMem_Malloc(sizeof(int) * size);
+    fast->live = PyMem_Malloc(sizeof(int) * checks);
+    fast->ops = PyMem_Malloc(sizeof(Op) * size * 4);
+    fast->tensors = PyMem_Malloc(sizeof(Tensor) * checks);
+    fast->late = PyMem_Malloc(sizeof(int) * checks);
+    fast->fill = PyMem_Malloc(sizeof(int) * size);
+    fast->inputs = PyMem_Malloc(sizeof(PyObject *) * (size_t)(program->input_count + 1));
+    fast->kept = PyMem_Malloc(sizeof(PyObject *) * size);
+    if (fast->values != NULL && fast->pinned != NULL && fast->words != NULL && fast->owners != NULL &&
+        fast->members != NULL && fast->live != NULL && fast->ops != NULL && fast->tensors != NULL &&
+        fast->late != NULL && fast->fill != NULL && fast->inputs != NULL && fast->kept != NULL) {
+        Maker maker = {.program = program, .registers = registers, .fast = fast, .plans = plans};
+        make(&maker, marks, marks + checks);
+        program->fast = fast;
+        program->armed++;
+        fast = NULL;
+    }
+done:
+    mg_fast_free(fast);
+    PyMem_Free(plans);
+    PyMem_Free(marks);
+}
+
+/* ---- running it ---- */
+
+/* The tag of a group has changed: loads and checks what rests on it. 1 if nothing that matters has changed. */
+static int
+mend(MgProgram *program, Group *group, int *failed)
+{
+    MgFast *fast = program->fast;
+    PyObject *head = fast->values[group->head];
+    const MgStep *step = &program->steps[group->head];
+    for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
+        MgCheck *check = &program->checks[j];
+        if (check->source == group->head &&
+            (check->kind == MG_GUARD_KEYS || check->kind == MG_GUARD_LENGTH || check->kind == MG_GUARD_METHODS)) {
+            int good = mg_guard_check(check, fast->values);
+            if (good <= 0) {
+                *failed = j;
+                return good;
+            }
+        }
+    }
+    for (int k = group->first; k < group->first + group->count; k++) {
+        int i = fast->members[k];
+        step = &program->steps[i];
+        PyObject *base = fast->values[step->base];
+        PyObject *value = base == NULL ? NULL : mg_source_load(&step->source, base, NULL);
+        if (value != fast->values[i]) {
+            return MG_FAST_UNKNOWN;
+        }
+        for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
+            MgCheck *check = &program->checks[j];
+            if (check->source != i || check->kind == MG_GUARD_TENSOR || check->kind == MG_GUARD_ALIAS ||
+                check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART) {
+                continue; /* made later, or the same objects as before */
+            }
+            int good = mg_guard_check(check, fast->values);
+            if (good <= 0) {
+                *failed = j;
+                return good;
+            }
+        }
+    }
+    if (!group->is_type) {
+        group->tag = dict_tag(head);
+    }
+    else if (((PyTypeObject *)head)->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) {
+        group->tag = ((PyTypeObject *)head)->tp_version_tag;
+    }
+    else {
+        return 1; /* no tags are left: it is checked each time */
+    }
+    if (group->word >= 0) {
+        fast->words[group->word].expected = *fast->words[group->word].address;
+    }
+    return 1;
+}
+
+/* A group whose dict is live, or is the instance dict of something live. */
+static int
+run_group(MgProgram *program, Group *group, PyObject **values, int *failed)
+{
+    MgFast *fast = program->fast;
+    const MgStep *step = &program->steps[group->head];
+    PyObject *dict = values[group->head];
+    if (step->source.kind == MG_SOURCE_DICT) {
+        PyObject *owner = values[step->base];
+        PyObject **slot = owner == NULL ? NULL : _PyObject_GetDictPtr(owner);
+        dict = slot == NULL ? NULL : *slot;
+        values[group->head] = dict;
+        if (dict == NULL) {
+            return MG_FAST_UNKNOWN;
+        }
+        if (MG_LIKELY(dict_tag(dict) == group->tag)) {
+            return 1;
+        }
+        if (dict != fast->values[group->head]) {
+            return MG_FAST_UNKNOWN;
+        }
+    }
+    else {
+        if (dict == NULL || !PyDict_Check(dict)) {
+            return MG_FAST_UNKNOWN;
+        }
+        if (MG_LIKELY(dict_tag(dict) == group->tag)) {
+            return 1;
+        }
+        fast->values[group->head] = dict;
+    }
+    return mend(program, group, failed);
+}
+
+/* Makes the checks of an op. */
+static inline int
+run_checks(MgProgram *program, const Op *op, PyObject **values, int *failed)
+{
+    const int *live = program->fast->live;
+    for (int k = op->first; k < op->first + op->count; k++) {
+        int good = mg_guard_check(&program->checks[live[k]], values);
+        if (MG_UNLIKELY(good <= 0)) {
+            *failed = live[k];
+            return good;
+        }
+    }
+    return 1;
+}
+
+static inline int
+run_words(MgProgram *program, int first, int count, int *failed)
+{
+    MgFast *fast = program->fast;
+    const Word *word = fast->words + first, *end = word + count;
+    for (; word < end; word++) {
+        __builtin_prefetch(word[AHEAD].address); /* there is room behind the last */
+        if (MG_UNLIKELY(*word->address != word->expected)) {
+            int owner = fast->owners[word - fast->words];
+            if (owner < 0) {
+                return MG_FAST_UNKNOWN;
+            }
+            int good = mend(program, &fast->groups[owner], failed);
+            if (good != 1) {
+                return good;
+            }
+        }
+    }
+    return 1;
+}
+
+static inline int
+run_tensors(MgProgram *program, int *failed)
+{
+    MgFast *fast = program->fast;
+    enum { NEXT = 8 };
+    for (int i = 0; i < fast->tensor_count; i++) {
+        const Tensor *item = &fast->tensors[i];
+        if (i + NEXT < fast->tensor_count) {
+            const Tensor *next = item + NEXT;
+            __builtin_prefetch(next->tensor);
+            __builtin_prefetch((const char *)next->impl + mg_tensor_layout.autograd);
+            __builtin_prefetch((const char *)next->impl + mg_tensor_layout.dim);
+            __builtin_prefetch((const char *)next->impl + mg_tensor_layout.strides);
+            __builtin_prefetch((const char *)next->impl + mg_tensor_layout.rest + sizeof(uint64_t));
+            __builtin_prefetch((const char *)next->autograd + mg_tensor_layout.function);
+            __builtin_prefetch((const char *)next->autograd + mg_tensor_layout.flag);
+        }
+        if (MG_UNLIKELY(item->type != NULL && Py_TYPE(item->tensor) != item->type)) {
+            return MG_FAST_UNKNOWN;
+        }
+        int good = mg_tensor_check_holds(item->tensor, item->metadata);
+        if (MG_UNLIKELY(good <= 0)) {
+            *failed = item->check;
+            return good;
+        }
+    }
+    return 1;
+}
+
+static int
+run_ops(MgProgram *program, PyObject *const *arguments, PyObject **values, int *failed)
+{
+    MgFast *fast = program->fast;
+    int good = 1;
+    for (const Op *op = fast->ops, *end = op + fast->op_count; op < end; op++) {
+        switch (op->kind) {
+            case OP_WORDS:
+                good = run_words(program, op->first, op->count, failed);
+                break;
+            case OP_STEP: {
+                const MgStep *step = &program->steps[op->at];
+                PyObject *base = step->base < 0             ? NULL
+                                 : fast->pinned[step->base] ? fast->values[step->base]
+                                                            : values[step->base];
+                values[op->at] =
+                    step->base >= 0 && base == NULL ? NULL : mg_source_load(&step->source, base, arguments);
+                good = run_checks(program, op, values, failed);
+                break;
+            }
+            case OP_CHECKS:
+                values[op->at] = fast->values[op->at];
+                good = run_checks(program, op, values, failed);
+                break;
+            case OP_GROUP:
+                good = run_group(program, &fast->groups[op->at], values, failed);
+                break;
+        }
+        if (MG_UNLIKELY(good != 1)) {
+            return good;
+        }
+    }
+    good = run_tensors(program, failed);
+    if (good != 1) {
+        return good;
+    }
+    for (int i = 0; i < fast->fill_count; i++) {
+        values[fast->fill[i]] = fast->values[fast->fill[i]];
+    }
+    for (int i = 0; i < fast->late_count; i++) {
+        good = mg_guard_check(&program->checks[fast->late[i]], values);
+        if (good <= 0) {
+            *failed = fast->late[i];
+            return good;
+        }
+    }
+    return 1;
+}
+
+int
+mg_fast_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed)
+{
+    MgFast *fast = program->fast;
+    *failed = -1;
+    if (MG_UNLIKELY(fast->busy)) {
+        return MG_FAST_UNKNOWN;
+    }
+    int good = mg_guard_same_state(program);
+    if (good == 1) {
+        fast->busy = 1;
+        good = run_ops(program, arguments, registers->values, failed);
+        fast->busy = 0;
+    }
+    if (MG_LIKELY(good == 1)) {
+        registers->fast = fast;
+        program->quick++;
+    }
+    return good;
+}
+
+PyObject *const *
+mg_fast_inputs(const MgFast *fast)
+{
+    return fast->inputs;
+}
+
+int
+mg_fast_traverse(const MgFast *fast, visitproc visit, void *arg)
+{
+    for (int i = 0; i < fast->kept_count; i++) {
+        Py_VISIT(fast->kept[i]);
+    }
+    return 0;
+}
+
+void
+mg_fast_free(MgFast *fast)
+{
+    if (fast == NULL) {
+        return;
+    }
+    PyMem_Free(fast->values);
+    PyMem_Free(fast->pinned);
+    PyMem_Free(fast->words);
+    PyMem_Free(fast->owners);
+    PyMem_Free(fast->groups);
+    PyMem_Free(fast->members);
+    PyMem_Free(fast->live);
+    PyMem_Free(fast->ops);
+    PyMem_Free(fast->tensors);
+    PyMem_Free(fast->late);
+    PyMem_Free(fast->fill);
+    PyMem_Free(fast->inputs);
+    for (int i = 0; i < fast->kept_count; i++) {
+        Py_XDECREF(fast->kept[i]);
+    }
+    PyMem_Free(fast->kept);
+    PyMem_Free(fast);
+}

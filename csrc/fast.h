@@ -1,0 +1,23 @@
+/* The quick way through a guard program: what has not changed since it last held is not looked at again. */
+#ifndef MG_FAST_H
+#define MG_FAST_H
+
+#include "guard.h"
+
+/* What mg_fast_run gives if all steps must be run. */
+#define MG_FAST_UNKNOWN 2
+
+/* Makes the quick way anew from the registers of a run in which all guards held. Does nothing if it can't. */
+void mg_fast_arm(MgProgram *program, PyObject *const *registers);
+
+/* 1 if all guards hold: then registers->fast is set, and the values of live and kept registers are. 0 if one does not:
+ * *failed says which, -1 for the global state. MG_FAST_UNKNOWN, or -1 with an exception. */
+int mg_fast_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed);
+
+/* The inputs of the graph that are pinned, borrowed; NULL for those that are in their registers. */
+PyObject *const *mg_fast_inputs(const MgFast *fast);
+
+int mg_fast_traverse(const MgFast *fast, visitproc visit, void *arg);
+void mg_fast_free(MgFast *fast);
+
+#endif

@@ -1,0 +1,79 @@
+/* What a tensor must be like, and whether one is. */
+#ifndef MG_TENSORCHECK_H
+#define MG_TENSORCHECK_H
+
+#include "layout.h"
+
+/* What a tensor must be like, in libtorch's own terms. */
+typedef struct {
+    int64_t dim;
+    int32_t dtype, device_type, device_index;
+    int requires_grad, leafness; /* leaves, and views of them, are told apart only if they require a gradient */
+    int conjugate, negative;     /* its values are the conjugates or negatives of what its memory holds */
+    int64_t *dims;               /* owned: sizes, then strides */
+    int quick;                   /* the layout is known, and the sizes lie in the TensorImpl */
+    uint64_t keys;               /* dispatch keys, if the layout is known */
+    uint64_t rest[4];            /* words of dtype, device and flags that were seen to be right */
+    int rest_count;
+} MgTensorCheck;
+
+/* Those of a program: one for all tensors that are alike. */
+typedef struct {
+    MgTensorCheck **items; /* owned */
+    int count;
+} MgTensorChecks;
+
+/* The check for tensors that are like this one; made if it is new. Borrowed; NULL with an exception. */
+MgTensorCheck *mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor);
+void mg_tensor_checks_free(MgTensorChecks *checks);
+
+/* Whether a tensor is as it must be, by libtorch's functions: 1, 0 or -1. */
+int mg_tensor_check_ask(PyObject *tensor, MgTensorCheck *check);
+
+/* For a quick check: 1 or 0 from memory alone; 2 if libtorch must be asked. */
+static inline int
+mg_tensor_check_memory(PyObject *tensor, const MgTensorCheck *check)
+{
+    const char *impl = mg_tensor_impl(tensor);
+    const int64_t *sizes = (const int64_t *)(const void *)(impl + mg_tensor_layout.sizes);
+    const int64_t *strides = (const int64_t *)(const void *)(impl + mg_tensor_layout.strides);
+    int64_t dim = (int64_t)mg_word_at(impl, mg_tensor_layout.dim);
+    if (dim != check->dim) {
+        return 0;
+    }
+    for (int64_t i = 0; i < dim; i++) {
+        if (sizes[i] != check->dims[i] || strides[i] != check->dims[dim + i]) {
+            return 0;
+        }
+    }
+    if (mg_word_at(impl, mg_tensor_layout.rest + 8) != check->keys) {
+        return 0;
+    }
+    uint64_t rest = mg_word_at(impl, mg_tensor_layout.rest);
+    int known = check->rest_count;
+    while (known > 0 && rest != check->rest[known - 1]) {
+        known--;
+    }
+    if (known == 0) {
+        return 2;
+    }
+    if (!check->requires_grad) {
+        return !mg_tensor_needs_grad(tensor);
+    }
+    return check->leafness == 1 ? mg_tensor_is_leaf(tensor) && mg_tensor_needs_grad(tensor) : 2;
+}
+
+/* Whether a tensor is as it must be: 1, 0 or -1. */
+static inline int
+mg_tensor_check_holds(PyObject *tensor, MgTensorCheck *check)
+{
+    if (MG_LIKELY(check->quick)) {
+        int same = mg_tensor_check_memory(tensor, check);
+        if (MG_LIKELY(same != 2)) {
+            return same;
+        }
+    }
+    return mg_tensor_check_ask(tensor, check);
+}
+
+#endif
