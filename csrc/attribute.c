@@ -470,6 +470,28 @@ guard_super(MgCapture *capture, PyTypeObject *type, PyTypeObject *start, PyObjec
     return PyErr_Occurred() ? MG_ERR : MG_OK;
 }
 
+/* __dict__ or __annotations__ of a class: read from its own dict, which stays the same object. */
+static PyObject *
+class_dict(MgCapture *capture, PyTypeObject *owner, PyObject *name)
+{
+    MgRecord *dict = mg_world_pin(capture, owner->tp_dict);
+    if (dict == NULL) {
+        return NULL;
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
+        PyObject *view = mg_world_escape(capture, owner->tp_dict);
+        PyObject *proxy = view == NULL ? NULL : PyDictProxy_New(view);
+        Py_XDECREF(view);
+        return proxy;
+    }
+    PyObject *result;
+    int found = mg_world_dict_get(capture, dict, name, &result);
+    if (found == 0) { /* an empty one would have to be made */
+        mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of class %s", name, owner->tp_name);
+    }
+    return found > 0 ? result : NULL;
+}
+
 /* An attribute of a class. */
 static PyObject *
 class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
@@ -485,6 +507,10 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
         }
         if (mg_is_heap_type(meta) && Py_IS_TYPE(on_meta, &PyProperty_Type)) {
             return load_data_descriptor(capture, (PyObject *)owner, meta, name, on_meta);
+        }
+        if (mg_is_heap_type(owner) && (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0 ||
+                                       PyUnicode_CompareWithASCIIString(name, "__annotations__") == 0)) {
+            return class_dict(capture, owner, name);
         }
         static const char *const harmless[] = {"__name__",  "__qualname__", "__module__", "__doc__",
                                                "__bases__", "__mro__",      "__class__"};
@@ -748,6 +774,9 @@ int
 mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(owner);
+    if (value != NULL && mg_is_twin(value) && mg_record_input(capture, value) < 0) {
+        return MG_ERR;
+    }
     if (mg_is_twin(owner)) {
         return mg_record_setattr(capture, owner, name, value);
     }

@@ -262,7 +262,7 @@ is_python_class(PyTypeObject *type)
         PyObject *slots = ((PyHeapTypeObject *)type)->ht_slots;
         Py_ssize_t own = slots == NULL ? 0 : PyTuple_GET_SIZE(slots);
         own += type->tp_weaklistoffset != 0 && base->tp_weaklistoffset == 0;
-        own += type->tp_dictoffset > 0 && base->tp_dictoffset == 0;
+        own += type->tp_dictoffset != 0 && (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) == 0 && base->tp_dictoffset == 0;
         if (type->tp_dealloc != python_dealloc || type->tp_itemsize != base->tp_itemsize ||
             type->tp_basicsize - base->tp_basicsize != own * (Py_ssize_t)sizeof(PyObject *)) {
             return 0;

@@ -726,7 +726,11 @@ do_enter(MgCapture *capture, PyObject *callable, PyObject *manager)
         capture->suspended--;
         Py_CLEAR(capture->state);
     }
-    int node = context == NULL ? -1 : mg_record_enter(capture, enter, Py_NewRef(args));
+    PyObject *shown = context == NULL ? NULL
+                      : mg_world_record(capture, manager) != NULL
+                          ? Py_NewRef(args)
+                          : PyObject_CallOneArg(PyTuple_GET_ITEM(parts, 4), args);
+    int node = shown == NULL ? -1 : mg_record_enter(capture, enter, shown);
     if (context != NULL && capture->managers == NULL) {
         capture->managers = PyList_New(0);
     }

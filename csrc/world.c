@@ -202,26 +202,16 @@ kind_of(PyObject *object, MgSource *source)
     return mg_is_heap_type(type) ? MG_KIND_INSTANCE : MG_KIND_OPAQUE;
 }
 
-/* 1 for an argument or a cell of the captured function, an item of a container that is one, and a gradient: TorchDynamo
- * makes these tensors inputs where they are first used, all others where they are read. */
+/* 1 for a parameter or buffer of a module: TorchDynamo makes it an input where it is read, all other tensors where they
+ * are first used. */
 static int
-is_argument(const MgCapture *capture, const MgSource *source)
+is_input_when_read(const MgSource *source)
 {
-    while (source->kind == MG_SOURCE_ITEM || source->kind == MG_SOURCE_DICT_ITEM) {
-        source = source->base;
-    }
-    if (source->kind == MG_SOURCE_LOCAL || source->kind == MG_SOURCE_GRAD) {
-        return 1;
-    }
-    PyObject *cells = capture->root == NULL ? NULL : capture->root->f_func->func_closure;
-    for (Py_ssize_t i = 0; source->kind == MG_SOURCE_CELL && source->base->kind == MG_SOURCE_CONST && cells != NULL &&
-                           i < PyTuple_GET_SIZE(cells);
-         i++) {
-        if (PyTuple_GET_ITEM(cells, i) == source->base->key) {
-            return 1;
-        }
-    }
-    return 0;
+    const MgSource *base = source->base;
+    return source->kind == MG_SOURCE_DICT_ITEM && base->kind == MG_SOURCE_DICT_ITEM &&
+           base->base->kind == MG_SOURCE_DICT && PyUnicode_Check(base->key) &&
+           (PyUnicode_CompareWithASCIIString(base->key, "_parameters") == 0 ||
+            PyUnicode_CompareWithASCIIString(base->key, "_buffers") == 0);
 }
 
 /* A twin for an outside tensor. */
@@ -256,8 +246,7 @@ reach_tensor(MgCapture *capture, MgRecord *record)
     if (set_view(capture, record, view) < 0) {
         return MG_ERR;
     }
-    /* a tensor read from a module or container becomes an input now, an argument when it is first used */
-    return capture->quiet > 0 || is_argument(capture, record->source) ? MG_OK : mg_record_input(capture, view);
+    return capture->quiet == 0 && is_input_when_read(record->source) ? mg_record_input(capture, view) : MG_OK;
 }
 
 /* A bound method from outside: an inside one over views of its parts. */
@@ -380,7 +369,7 @@ mg_world_touch(MgCapture *capture, PyObject *value)
     if (mg_is_twin(value)) { /* one that came out of a container becomes an input now */
         MgTwin *twin = mg_twin_of(value);
         if (twin->source != NULL && twin->node < 0 && twin->capture == capture->number &&
-            !is_argument(capture, twin->source) && mg_record_input(capture, value) < 0) {
+            is_input_when_read(twin->source) && mg_record_input(capture, value) < 0) {
             Py_CLEAR(value);
         }
         return value;

@@ -171,11 +171,26 @@ def build(
             node._rename(hint)
         nodes[index] = node
     graph.output(tuple([nodes[index] for index in outputs]))
+    _erase_empty_switches(graph)
     with _use_lazy_graph_module(lazy):
         result = _make_graph_module(torch.nn.Module(), graph)
     result.meta["dynamo_flat_name_to_original_fqn"] = originals
     result._param_name_to_source = sources  # type: ignore[assignment]
     return result, inputs
+
+
+def _erase_empty_switches(graph: fx.Graph) -> None:
+    """Leave out switches of grad mode with nothing between them, as TorchDynamo does."""
+    switch, enabled, last = torch._C._set_grad_enabled, torch.is_grad_enabled(), None
+    for node in list(graph.nodes):
+        changes = node.target is switch and node.args == (not enabled,)
+        enabled = enabled != changes
+        if changes and last is not None:
+            graph.erase_node(last)
+            graph.erase_node(node)
+            last = None
+        else:
+            last = node if changes else None
 
 
 def _module_source(function: Any) -> str | None:

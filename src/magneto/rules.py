@@ -93,14 +93,17 @@ def _before_inference_mode(_: bool) -> dict[str, Any]:
 
 
 # Context managers that become two nodes: __enter__ -> (__exit__, what enters, what leaves, arguments of the former,
-# what it notes on the manager).
-_MANAGERS: dict[Any, tuple[Any, Any, Any, tuple[str, ...], Callable[..., dict[str, Any]]]] = {
+# what it notes on the manager, its arguments as the graph shows them).
+_MANAGERS: dict[
+    Any, tuple[Any, Any, Any, tuple[str, ...], Callable[..., dict[str, Any]], Callable[..., Any]]
+] = {
     torch.autocast.__enter__: (
         torch.autocast.__exit__,
         torch.amp.autocast_mode._enter_autocast,
         torch.amp.autocast_mode._exit_autocast,
         ("device", "fast_dtype", "_enabled", "_cache_enabled"),
         _before_autocast,
+        lambda args: (*args[:3], None if args[3] == torch.is_autocast_cache_enabled() else args[3]),
     ),
     torch.inference_mode.__enter__: (
         torch.inference_mode.__exit__,
@@ -108,6 +111,7 @@ _MANAGERS: dict[Any, tuple[Any, Any, Any, tuple[str, ...], Callable[..., dict[st
         torch.autograd.grad_mode._exit_inference_mode,
         ("mode",),
         _before_inference_mode,
+        lambda args: args,
     ),
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import enum
+import functools
 import operator
 import types
 from dataclasses import dataclass
@@ -343,6 +345,85 @@ def test_function(program):
 def test_module(make, size):
     torch.manual_seed(0)
     compare(*both(make(), torch.randn(size)))
+
+
+WEIGHT = torch.ones(4)
+HELD = types.SimpleNamespace(weight=torch.ones(4), rest=[torch.zeros(4), {"k": torch.ones(4)}])
+
+
+class Held(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.register_buffer("shift", torch.ones(4))
+        self.plain = torch.ones(4)
+        self.more = nn.ParameterList([nn.Parameter(torch.ones(4))])
+
+    def forward(self, x):
+        return x * self.plain + self.weight, x - self.shift, x * self.more[0]
+
+
+def globals_and_arguments(x, y):
+    w = HELD.rest[1]["k"]
+    return y + WEIGHT, x * HELD.weight, x - HELD.rest[0], y * w
+
+
+def stored(x, y):
+    pair = Pair(x, x)
+    pair.first = y
+    return x + y
+
+
+def closure(x, y, held=WEIGHT):
+    def inner(z):
+        return z * held
+
+    return inner(x + y)
+
+
+def switches_of_grad_mode(x, y):
+    with torch.no_grad():
+        a = x * y
+    torch.set_grad_enabled(False)
+    b = x + y
+    torch.set_grad_enabled(True)
+    return a, b
+
+
+def autocast(x, y):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return x @ y.T
+
+
+def summed(x, y):
+    return sum([x, y]), sum((v * 2 for v in (x, y)), x), functools.reduce(lambda a, b: a * b, [x, y, x])
+
+
+def rows(x, y):
+    return [a * b for a, b in zip(x, y)], list(x), [*map(torch.relu, y)], list(reversed(x))
+
+
+class Axis(enum.IntEnum):
+    ROWS = 0
+
+
+def numbers(x, y):
+    return x.sum(Axis.ROWS), x[Axis.ROWS], Axis.ROWS + y
+
+
+@pytest.mark.parametrize(
+    "program",
+    [globals_and_arguments, stored, closure, switches_of_grad_mode, autocast, summed, rows, numbers],
+    ids=lambda f: f.__name__,
+)
+def test_order_and_names_are_those_of_torch_compile(program):
+    ours, theirs = both(program, torch.randn(2, 4), torch.rand(2, 4))
+    compare(ours, theirs)
+    assert [n.name for n in ours[0][0].graph.nodes] == [n.name for n in theirs[0][0].graph.nodes]
+
+
+def test_parameters_are_inputs_where_they_are_read():
+    compare(*both(Held(), torch.randn(2, 4)))
 
 
 def test_gradients_are_in_the_metadata():

@@ -582,6 +582,39 @@ torch.set_autocast_cache_enabled(False)
 f(X)
 torch.set_autocast_cache_enabled(True)
 f(X)
+### class dict
+class A:
+    k = 3
+    def m(self): return 1
+def f(x): return x * A.__dict__["k"], sorted(n for n in vars(A) if not n.startswith("__")), "m" in A.__dict__
+---
+f(X)
+A.k = 4
+f(X)
+A.z = 1
+f(X)
+### class annotations
+class A:
+    a: int
+    b: str = "q"
+def f(x): return x * len(A.__annotations__), list(A.__annotations__)
+---
+f(X)
+A.__annotations__["c"] = float
+f(X)
+### tuple subclass with a dict
+class Tp(tuple):
+    def __new__(cls, *a): return super().__new__(cls, a)
+    def first(self): return self[0]
+t = Tp(3, 4)
+def f(x):
+    u = Tp(x, 2)
+    u.note = 5
+    return u.first() * t[1], u, len(t), t + (1,)
+---
+f(X)
+t = Tp(3, 5)
+f(X)
 ### write to a view of a leaf without grad mode
 W = T(3).requires_grad_(True)
 def f(x):
