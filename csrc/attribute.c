@@ -6,6 +6,7 @@
 #include "record.h"
 #include "rules.h"
 #include "shadow.h"
+#include "symbol.h"
 #include "world.h"
 #include "worldbase.h"
 
@@ -585,6 +586,9 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
 {
     if (mg_is_twin(owner)) {
         return mg_record_getattr(capture, owner, name);
+    }
+    if (mg_is_number(owner)) {
+        return mg_number_getattr(capture, owner, name);
     }
     MgRecord *record = mg_world_find(capture, owner);
     PyTypeObject *type = Py_TYPE(owner);

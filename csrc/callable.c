@@ -15,6 +15,7 @@
 #include <time.h>
 
 int mg_callable_limit = 8;
+int mg_callable_scalars, mg_callable_shapes;
 
 /* ---- binding ---- */
 
@@ -310,6 +311,12 @@ compile_entry(MgCompiled *self, MgEntry *entry)
             return MG_ERR;
         }
     }
+    if (compiled == Py_None && entry->symbols != NULL && entry->node_count > 0) { /* our replay makes no checks */
+        Py_SETREF(compiled, PyObject_CallMethod(entry->symbols, "finish", "O", (PyObject *)entry));
+        if (compiled == NULL) {
+            return MG_ERR;
+        }
+    }
     mg_entry_forget_inputs(entry);
     if (compiled == Py_None) {
         Py_DECREF(compiled);
@@ -368,6 +375,8 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     capture->can_break = self->breaks && !self->fullgraph;
     capture->stop = stop;
     capture->stop_reason = try->stop_reason;
+    capture->allow_scalars = self->fullgraph || mg_callable_scalars;
+    capture->allow_shapes = self->fullgraph || mg_callable_shapes;
     PyObject *result = subject->frame != NULL
                            ? mg_trace_frame(capture, subject->frame, subject->next, subject->sp)
                            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);

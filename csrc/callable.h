@@ -46,6 +46,9 @@ typedef struct {
 /* How many entries a callable may have that sets no limit of its own. */
 extern int mg_callable_limit;
 
+/* Whether values that depend on data become symbols in captures that are not fullgraph: numbers, and sizes. */
+extern int mg_callable_scalars, mg_callable_shapes;
+
 /* What becomes of a frame that goes on after a break. */
 typedef enum {
     MG_CONTINUE_ERROR = -1, /* an exception is set */

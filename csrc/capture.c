@@ -109,6 +109,7 @@ mg_node_clear(MgNode *node)
     Py_CLEAR(node->stack);
     Py_CLEAR(node->real);
     Py_CLEAR(node->name);
+    Py_CLEAR(node->bindings);
 }
 
 void
@@ -165,6 +166,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->managers);
     Py_XDECREF(capture->where);
     Py_XDECREF(capture->interrupt);
+    Py_XDECREF(capture->symbols);
     mg_capture_current = outer;
     mg_hook_release();
     if (collecting) {

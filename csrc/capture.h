@@ -71,15 +71,16 @@ typedef enum { MG_NODE_INPUT, MG_NODE_FUNCTION, MG_NODE_METHOD } MgNodeKind;
 /* One operation of the recording. */
 typedef struct {
     MgNodeKind kind;
-    PyObject *target; /* strong: a callable, or the name of a method */
-    PyObject *args;   /* strong: a tuple in which MgRef objects stand for earlier nodes; NULL for an input */
-    PyObject *kwargs; /* strong: a dict, or NULL */
-    PyObject *value;  /* strong: metadata of the result: MgMeta, or a tuple or list of them; None if it has none */
-    PyObject *stack;  /* strong: a tuple of (code, line) pairs, innermost last; NULL for an input */
-    MgSource *source; /* of an input */
-    PyObject *real;   /* strong: the tensor that an input stands for */
-    int is_part;      /* it only takes something out of another: no node is made of it if nobody uses it */
-    PyObject *name;   /* strong: the name of the variable it was first stored in, or NULL */
+    PyObject *target;   /* strong: a callable, or the name of a method */
+    PyObject *args;     /* strong: a tuple in which MgRef objects stand for earlier nodes; NULL for an input */
+    PyObject *kwargs;   /* strong: a dict, or NULL */
+    PyObject *value;    /* strong: metadata of the result: MgMeta, or a tuple or list of them; None if it has none */
+    PyObject *stack;    /* strong: a tuple of (code, line) pairs, innermost last; NULL for an input */
+    MgSource *source;   /* of an input */
+    PyObject *real;     /* strong: the tensor that an input stands for */
+    int is_part;        /* it only takes something out of another: no node is made of it if nobody uses it */
+    PyObject *name;     /* strong: the name of the variable it was first stored in, or NULL */
+    PyObject *bindings; /* strong: where symbols come first in its result, for a backend; or NULL */
     int users;
 } MgNode;
 
@@ -132,6 +133,11 @@ struct MgCapture {
     int addresses;         /* addresses of objects may have been read: by their default repr or hash */
     int direct;            /* the next frame is called by captured code, not by C code */
     int quiet;             /* > 0 while tensors are reached that nobody has used yet */
+
+    /* values that depend on data; see symbol.c */
+    PyObject *symbols; /* strong: the session that symbolic values belong to; NULL while there are none */
+    int allow_scalars; /* x.item() may become a symbol */
+    int allow_shapes;  /* so may the sizes of x.nonzero() */
 
     /* breaks; see exit.c */
     int ending;    /* the capture is being freed: no code of its may run */

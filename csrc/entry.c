@@ -288,6 +288,7 @@ entry_dealloc(MgEntry *self)
     }
     PyMem_Free(self->frames);
     Py_XDECREF(self->exit_state);
+    Py_XDECREF(self->symbols);
     PyMem_Free(self->operations);
     PyMem_Free(self->effects);
     PyMem_Free(self->nodes);
@@ -325,6 +326,7 @@ entry_traverse(MgEntry *self, visitproc visit, void *arg)
     }
     Py_VISIT(self->compiled);
     Py_VISIT(self->check);
+    Py_VISIT(self->symbols);
     return 0;
 }
 
@@ -339,6 +341,48 @@ is_unused(const MgNode *node)
         return 1;
     }
     return node->is_part;
+}
+
+/* Takes one user from each node that `value` refers to. */
+static void
+forget_uses(PyObject *value, MgNode *nodes)
+{
+    if (Py_IS_TYPE(value, &MgRef_Type)) {
+        nodes[((MgRef *)value)->index].users--;
+    }
+    else if (PyTuple_Check(value) || PyList_Check(value)) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
+            forget_uses(PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), nodes);
+        }
+    }
+    else if (PySlice_Check(value)) {
+        PySliceObject *slice = (PySliceObject *)value;
+        forget_uses(slice->start, nodes);
+        forget_uses(slice->stop, nodes);
+        forget_uses(slice->step, nodes);
+    }
+    else if (PyDict_Check(value)) {
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (PyDict_Next(value, &position, &key, &item)) {
+            forget_uses(item, nodes);
+        }
+    }
+}
+
+/* Numbers that nobody uses don't keep others in use. */
+static void
+drop_unused_numbers(MgCapture *capture)
+{
+    for (int i = capture->node_count - 1; capture->symbols != NULL && i >= 0; i--) {
+        MgNode *node = &capture->nodes[i];
+        if (node->kind != MG_NODE_INPUT && is_unused(node)) {
+            forget_uses(node->args, capture->nodes);
+            if (node->kwargs != NULL) {
+                forget_uses(node->kwargs, capture->nodes);
+            }
+        }
+    }
 }
 
 static int
@@ -543,6 +587,10 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     if (capture->reason == MG_REASON_NONE) {
         capture->reason = reason;
     }
+    if (status == MG_OK) {
+        drop_unused_numbers(capture);
+        entry->symbols = Py_XNewRef(capture->symbols);
+    }
     entry->outputs = maker.planner.outputs;
     entry->output_count = maker.planner.output_count;
     if (status == MG_OK) {
@@ -607,10 +655,11 @@ mg_entry_describe(MgEntry *entry)
             }
         }
         PyObject *item =
-            Py_BuildValue("(isOOOOOOOO)", i, kinds[node->kind], node->target == NULL ? Py_None : node->target,
+            Py_BuildValue("(isOOOOOOOOO)", i, kinds[node->kind], node->target == NULL ? Py_None : node->target,
                           node->args == NULL ? Py_None : node->args, node->kwargs == NULL ? Py_None : node->kwargs,
                           node->value, node->stack == NULL ? Py_None : node->stack, text == NULL ? Py_None : text,
-                          node->name == NULL ? Py_None : node->name, root == NULL ? Py_None : root);
+                          node->name == NULL ? Py_None : node->name, root == NULL ? Py_None : root,
+                          node->bindings == NULL ? Py_None : node->bindings);
         Py_XDECREF(text);
         int status = item == NULL ? -1 : PyList_Append(nodes, item);
         Py_XDECREF(item);
@@ -1182,6 +1231,7 @@ static PyGetSetDef entry_getset[] = {
 
 static PyMemberDef entry_members[] = {
     {"hits", T_ULONGLONG, offsetof(MgEntry, hits), READONLY, "How often the entry was run."},
+    {"symbols", T_OBJECT, offsetof(MgEntry, symbols), READONLY, "The session of its symbolic values, or None."},
     {"compiled", T_OBJECT, offsetof(MgEntry, compiled), READONLY, "What the backend gave, or None."},
     {NULL, 0, 0, 0, NULL},
 };

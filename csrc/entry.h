@@ -48,6 +48,7 @@ typedef struct {
     PyObject *check;         /* strong: one more guard, a callable that gets the inputs and gives a bool; or NULL */
     MgExitFrame *frames;     /* owned: where it stops, or NULL if it returns */
     int frame_count;
+    PyObject *symbols;    /* strong: the session that the symbols in the graph belong to; or NULL if it has none */
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
     uint64_t hits;
 } MgEntry;

@@ -7,9 +7,10 @@
 #include "route.h"
 #include "rules.h"
 #include "shadow.h"
-#include "wrapper.h"
 #include "stance.h"
+#include "symbol.h"
 #include "trace.h"
+#include "wrapper.h"
 
 PyDoc_STRVAR(interpret_doc, "interpret(func, /, *args, **kwargs)\n--\n\n"
                             "Call func with every Python frame below it, on this thread, executed by magneto.");
@@ -150,18 +151,19 @@ core_torch_function(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     return mg_record_torch_function(args, nargs);
 }
 
-PyDoc_STRVAR(meta_doc, "meta(dtype, device, sizes, strides, flags, /)\n--\n\nThe interned metadata of a tensor.");
+PyDoc_STRVAR(meta_doc, "meta(dtype, device, sizes, strides, flags, fake=None, /)\n--\n\n"
+                       "The metadata of a tensor, interned unless it has symbols: then `fake` has them too.");
 
 static PyObject *
 core_meta(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *dtype, *device, *sizes, *strides;
+    PyObject *dtype, *device, *sizes, *strides, *fake = Py_None;
     int flags;
-    if (!PyArg_ParseTuple(args, "OOOOi", &dtype, &device, &sizes, &strides, &flags)) {
+    if (!PyArg_ParseTuple(args, "OOOOi|O", &dtype, &device, &sizes, &strides, &flags, &fake)) {
         return NULL;
     }
-    return (PyObject *)mg_meta_get(dtype, device, sizes, strides, flags);
+    return (PyObject *)mg_meta_get(dtype, device, sizes, strides, flags, fake == Py_None ? NULL : fake);
 }
 
 PyDoc_STRVAR(ref_doc, "ref(index, /)\n--\n\nA reference to an argument, for the result of a propagation.");
@@ -278,6 +280,24 @@ core_layout_known(PyObject *module, PyObject *unused)
                          mg_layout_knows_state() ? Py_True : Py_False);
 }
 
+PyDoc_STRVAR(allow_symbols_doc, "allow_symbols(scalars, shapes, /)\n--\n\n"
+                                "Have numbers, and sizes, that depend on data become symbols also in captures that are "
+                                "not fullgraph. Return what it was before.");
+
+static PyObject *
+core_allow_symbols(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int scalars, shapes;
+    if (!PyArg_ParseTuple(args, "pp", &scalars, &shapes)) {
+        return NULL;
+    }
+    PyObject *before = Py_BuildValue("(NN)", PyBool_FromLong(mg_callable_scalars), PyBool_FromLong(mg_callable_shapes));
+    mg_callable_scalars = scalars;
+    mg_callable_shapes = shapes;
+    return before;
+}
+
 PyDoc_STRVAR(reasons_doc, "reasons()\n--\n\nEvery reason for which capture stops: name -> (text, hint).");
 
 static PyObject *
@@ -307,6 +327,7 @@ static PyMethodDef core_methods[] = {
     {"layout_known", core_layout_known, METH_NOARGS, layout_known_doc},
     {"recompile_limit", core_recompile_limit, METH_O, recompile_limit_doc},
     {"stance", core_stance, METH_VARARGS, stance_doc},
+    {"allow_symbols", core_allow_symbols, METH_VARARGS, allow_symbols_doc},
     {"reasons", core_reasons, METH_NOARGS, reasons_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
@@ -329,7 +350,8 @@ core_exec(PyObject *module)
         return MG_ERR;
     }
     if (mg_twin_types_ready() < 0 || mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 ||
-        mg_callable_types_ready() < 0 || mg_route_types_ready() < 0 || mg_wrapper_types_ready() < 0) {
+        mg_callable_types_ready() < 0 || mg_symbol_types_ready() < 0 || mg_route_types_ready() < 0 ||
+        mg_wrapper_types_ready() < 0) {
         return MG_ERR;
     }
     const struct {

@@ -4,8 +4,10 @@
  * shared stays shared. Containers are made before their parts, so that cycles close. */
 #include "plan.h"
 
+#include "record.h"
 #include "rules.h"
 #include "shadow.h"
+#include "symbol.h"
 #include "world.h"
 
 #include <structmember.h>
@@ -451,6 +453,24 @@ is_constant(PyObject *value)
              PyType_Check(PyCFunction_GET_SELF(value))));
 }
 
+/* A number that depends on data: an output of the graph. A float goes through a tensor, as backends want it. */
+static int
+add_number(MgPlanner *planner, PyObject *value)
+{
+    MgCapture *capture = planner->capture;
+    MgNumber *number = (MgNumber *)value;
+    if (number->capture != capture->number) {
+        return refuse(planner, value);
+    }
+    int node = mg_number_kind(value) == MG_NUMBER_FLOAT ? mg_record_scalar(capture, number->node) : number->node;
+    int output = node < 0 ? -1 : output_index(planner, node);
+    if (output < 0) {
+        return -1;
+    }
+    MgPlanKind kind = mg_number_kind(value) == MG_NUMBER_INT ? MG_PLAN_OUTPUT : MG_PLAN_NUMBER;
+    return add_node(planner->plan, (MgPlanNode){.kind = kind, .index = output});
+}
+
 int
 mg_plan_add(MgPlanner *planner, PyObject *value)
 {
@@ -479,6 +499,9 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
         }
         int output = output_index(planner, twin->node);
         return output < 0 ? -1 : add_node(plan, (MgPlanNode){.kind = MG_PLAN_OUTPUT, .index = output});
+    }
+    if (mg_is_number(value)) {
+        return add_number(planner, value);
     }
     if ((record != NULL && record->kind == MG_KIND_CONSTANT) || is_constant(value)) {
         return add_node(plan, (MgPlanNode){.kind = MG_PLAN_CONST, .object = value});
@@ -710,6 +733,11 @@ build_fresh(Build *context, int index)
             return *slot = Py_XNewRef(context->registers[node->index]);
         case MG_PLAN_OUTPUT:
             return *slot = Py_NewRef(context->outputs[node->index]);
+        case MG_PLAN_NUMBER: {
+            PyObject *output = context->outputs[node->index];
+            return *slot = mg_torch_is_tensor(output) ? PyObject_CallMethodNoArgs(output, MG_STRING("item"))
+                                                      : PyBool_FromLong(PyObject_IsTrue(output));
+        }
         case MG_PLAN_TUPLE:
             return *slot = build_tuple(context, node);
         case MG_PLAN_LIST:

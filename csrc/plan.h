@@ -8,6 +8,7 @@ typedef enum {
     MG_PLAN_CONST,  /* the object itself */
     MG_PLAN_SOURCE, /* what a register of the guard program holds */
     MG_PLAN_OUTPUT, /* an output of the graph */
+    MG_PLAN_NUMBER, /* an output of the graph as a number: the value of a tensor, or a bool */
     MG_PLAN_TUPLE,  /* of type `object` */
     MG_PLAN_LIST,
     MG_PLAN_SET,  /* of type `object` */

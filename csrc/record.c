@@ -7,12 +7,17 @@
 #include "record.h"
 
 #include "rules.h"
+#include "symbol.h"
 #include "world.h"
 
 static PyObject *propagate;        /* strong: (kind, target, args, kwargs, inputs, expected) -> an outcome, or a text */
-static PyObject *cache;            /* strong: key -> an outcome: (result, changes, views) */
+static PyObject *cache;            /* strong: key -> an outcome: (result, changes, views, written) */
 static PyObject *operators;        /* strong: the module operator */
 static PyObject *getattr_function; /* strong: builtins.getattr */
+static PyObject *select_function;  /* strong: torch.select */
+static PyObject *scalar_function;  /* strong: torch.scalar_tensor */
+static PyObject *double_type;      /* strong: torch.float64 */
+static PyObject *cpu_device;       /* strong: torch.device("cpu") */
 static PyObject *get_data;         /* strong: torch._C._autograd._get_data_attr, which gives x.data */
 static int self_check;             /* compare every answer of the cache with FakeTensorMode's */
 
@@ -39,8 +44,19 @@ mg_record_init(PyObject *function)
         get_data = autograd == NULL ? NULL : PyObject_GetAttrString(autograd, "_get_data_attr");
         Py_XDECREF(autograd);
     }
+    if (select_function == NULL) {
+        PyObject *torch = PyImport_ImportModule("torch");
+        select_function = torch == NULL ? NULL : PyObject_GetAttrString(torch, "select");
+        scalar_function = torch == NULL ? NULL : PyObject_GetAttrString(torch, "scalar_tensor");
+        double_type = torch == NULL ? NULL : PyObject_GetAttrString(torch, "float64");
+        cpu_device = torch == NULL ? NULL : PyObject_CallFunction((PyObject *)mg_torch.device, "s", "cpu");
+        Py_XDECREF(torch);
+    }
     self_check = getenv("MAGNETO_CHECK_PROPAGATION") != NULL;
-    return cache == NULL || operators == NULL || getattr_function == NULL || get_data == NULL ? MG_ERR : MG_OK;
+    return cache == NULL || operators == NULL || getattr_function == NULL || get_data == NULL ||
+                   select_function == NULL || scalar_function == NULL || double_type == NULL || cpu_device == NULL
+               ? MG_ERR
+               : MG_OK;
 }
 
 /* ---- nodes ---- */
@@ -104,8 +120,10 @@ mg_record_name(MgCapture *capture, PyObject *value, PyObject *name)
 /* What is collected while the arguments of an operation are mapped. */
 typedef struct {
     MgCapture *capture;
-    PyObject *key;   /* list: the propagation key */
-    PyObject *twins; /* list: the twins, in order of appearance */
+    PyObject *key;     /* list: the propagation key */
+    PyObject *twins;   /* list: the twins, in order of appearance */
+    PyObject *numbers; /* list: the numbers that depend on data; NULL if there are none */
+    int symbolic;      /* there are symbols among the arguments */
 } Mapping;
 
 static PyObject *map_argument(Mapping *mapping, PyObject *value);
@@ -136,6 +154,7 @@ map_twin(Mapping *mapping, PyObject *value)
     if (mg_record_input(mapping->capture, value) < 0) {
         return NULL;
     }
+    mapping->symbolic = mapping->symbolic || mg_twin_fake(twin) != NULL;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(mapping->twins); i++) {
         if (PyList_GET_ITEM(mapping->twins, i) == value) { /* the same tensor once more */
             PyObject *number = PyLong_FromSsize_t(i);
@@ -148,6 +167,81 @@ map_twin(Mapping *mapping, PyObject *value)
         return NULL;
     }
     return new_ref(twin->node);
+}
+
+static PyObject *
+map_number(Mapping *mapping, PyObject *value)
+{
+    MgNumber *number = (MgNumber *)value;
+    if (number->capture != mapping->capture->number) {
+        mg_capture_abort(mapping->capture, MG_REASON_LOST_TENSOR, "a number of another capture");
+        return NULL;
+    }
+    mapping->symbolic = 1;
+    if (mapping->numbers == NULL && (mapping->numbers = PyList_New(0)) == NULL) {
+        return NULL;
+    }
+    return PyList_Append(mapping->numbers, value) < 0 ? NULL : new_ref(number->node);
+}
+
+/* The node that gave a torch.Size with numbers in it, -1 if it was put together by hand. */
+static int
+node_of_size(MgCapture *capture, PyObject *size)
+{
+    int whole = -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(size); i++) {
+        PyObject *item = PyTuple_GET_ITEM(size, i);
+        if (!mg_is_number(item)) {
+            continue;
+        }
+        MgNode *part = &capture->nodes[((MgNumber *)item)->node];
+        PyObject *ref =
+            part->args != NULL && PyTuple_GET_SIZE(part->args) == 2 ? PyTuple_GET_ITEM(part->args, 0) : NULL;
+        if (ref == NULL || !Py_IS_TYPE(ref, &MgRef_Type) || !PyLong_CheckExact(PyTuple_GET_ITEM(part->args, 1)) ||
+            PyLong_AsSsize_t(PyTuple_GET_ITEM(part->args, 1)) != i || (whole >= 0 && ((MgRef *)ref)->index != whole)) {
+            return -1;
+        }
+        whole = ((MgRef *)ref)->index;
+    }
+    PyObject *value = whole < 0 ? NULL : capture->nodes[whole].value;
+    if (value == NULL || !Py_IS_TYPE(value, mg_torch.size) || PyTuple_GET_SIZE(value) != PyTuple_GET_SIZE(size)) {
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(size); i++) {
+        PyObject *a = PyTuple_GET_ITEM(size, i), *b = PyTuple_GET_ITEM(value, i);
+        if (!mg_is_number(a) && a != b && (!PyLong_CheckExact(b) || PyLong_AsLong(a) != PyLong_AsLong(b))) {
+            return -1;
+        }
+    }
+    return whole;
+}
+
+/* A torch.Size with numbers in it: the node that gave it, or one that makes it. */
+static PyObject *
+map_size(Mapping *mapping, PyObject *value)
+{
+    MgCapture *capture = mapping->capture;
+    int node = node_of_size(capture, value);
+    if (node < 0) {
+        node = capture->node_count;
+        PyObject *items = PySequence_List(value);
+        PyObject *made = items == NULL
+                             ? NULL
+                             : mg_record_call(capture, MG_NODE_FUNCTION, (PyObject *)mg_torch.size, &items, 1, NULL);
+        Py_XDECREF(items);
+        if (made == NULL) {
+            return NULL;
+        }
+        Py_DECREF(made);
+    }
+    mapping->symbolic = 1;
+    if (mapping->numbers == NULL && (mapping->numbers = PyList_New(0)) == NULL) {
+        return NULL;
+    }
+    PyObject *pair = Py_BuildValue("(iO)", node, capture->nodes[node].value);
+    int status = pair == NULL ? -1 : PyList_Append(mapping->numbers, pair);
+    Py_XDECREF(pair);
+    return status < 0 ? NULL : new_ref(node);
 }
 
 /* A tuple or list with mapped items. */
@@ -225,6 +319,12 @@ map_argument(Mapping *mapping, PyObject *value)
     if (type == mg_twin_class) {
         return map_twin(mapping, value);
     }
+    if (mg_is_number(value)) {
+        return map_number(mapping, value);
+    }
+    if (type == mg_torch.size && mapping->capture->symbols != NULL && mg_symbol_inside(value)) {
+        return map_size(mapping, value);
+    }
     if (value == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type ||
         type == &PyUnicode_Type || type == &PyComplex_Type || value == Py_Ellipsis || type == mg_torch.dtype ||
         type == mg_torch.device || type == mg_torch.layout || type == mg_torch.memory_format) {
@@ -285,7 +385,17 @@ describe_twins(PyObject *twins)
     return list;
 }
 
-/* Asks the propagation function. `expected` is what the cache said, to be checked, or None. New; NULL if the operation
+void
+mg_record_refuse(MgCapture *capture, PyObject *text)
+{
+    const char *why = PyUnicode_AsUTF8(text);
+    MgReason reason = why != NULL && why[0] == '!'   ? MG_REASON_DATA_DEPENDENT
+                      : why != NULL && why[0] == '?' ? MG_REASON_RESULT
+                                                     : MG_REASON_OPERATION_FAILED;
+    mg_capture_abort(capture, reason, "%s", why == NULL ? "" : why + 1);
+}
+
+/* Asks the propagation function. `expected` is what the cache said, to be checked, or None. New; a text if the operation
  * can't be captured. */
 static PyObject *
 ask(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
@@ -300,18 +410,10 @@ ask(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObj
                                             kwargs == NULL ? Py_None : kwargs, inputs, expected);
     capture->suspended--;
     Py_DECREF(inputs);
-    if (fresh != NULL && PyUnicode_Check(fresh)) { /* the operation can't be captured: the text says why */
-        const char *text = PyUnicode_AsUTF8(fresh);
-        MgReason reason = text != NULL && text[0] == '!'   ? MG_REASON_DATA_DEPENDENT
-                          : text != NULL && text[0] == '?' ? MG_REASON_RESULT
-                                                           : MG_REASON_OPERATION_FAILED;
-        mg_capture_abort(capture, reason, "%s", text == NULL ? "" : text + 1);
-        Py_CLEAR(fresh);
-    }
     return fresh;
 }
 
-/* The outcome of an operation: (result, changes, views) from the cache or from Python. New. */
+/* The outcome of an operation without symbols, from the cache or from Python. New; a text if it can't be captured. */
 static PyObject *
 outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
            PyObject *key)
@@ -324,7 +426,7 @@ outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args
         return NULL;
     }
     PyObject *fresh = ask(capture, kind, target, args, kwargs, twins, Py_None);
-    if (fresh != NULL && PyTuple_GET_SIZE(key) <= LONGEST_KEY) {
+    if (fresh != NULL && PyTuple_Check(fresh) && PyTuple_GET_SIZE(key) <= LONGEST_KEY) {
         if (PyDict_GET_SIZE(cache) >= MOST_KEYS) {
             PyDict_Clear(cache);
         }
@@ -333,6 +435,36 @@ outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args
         }
     }
     return fresh;
+}
+
+/* The outcome of an operation. New; NULL if it can't be captured. */
+static PyObject *
+find_outcome(Mapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs)
+{
+    MgCapture *capture = mapping->capture;
+    PyObject *outcome = NULL;
+    if (!mapping->symbolic) {
+        PyObject *key = PyList_AsTuple(mapping->key);
+        outcome = key == NULL ? NULL : outcome_of(capture, kind, target, args, kwargs, mapping->twins, key);
+        Py_XDECREF(key);
+        if (outcome == NULL || PyTuple_Check(outcome)) {
+            if (outcome != NULL && capture->symbols != NULL && PyTuple_GET_SIZE(PyTuple_GET_ITEM(outcome, 3)) > 0 &&
+                mg_symbol_written(capture, mapping->twins, PyTuple_GET_ITEM(outcome, 3)) < 0) {
+                Py_CLEAR(outcome);
+            }
+            return outcome;
+        }
+        if (PyUnicode_READ_CHAR(outcome, 0) != '!' || (!capture->allow_scalars && !capture->allow_shapes)) {
+            mg_record_refuse(capture, outcome);
+            Py_DECREF(outcome);
+            return NULL;
+        }
+        Py_DECREF(outcome); /* its result depends on data: a symbol */
+    }
+    PyObject *numbers = mapping->numbers == NULL ? PyList_New(0) : Py_NewRef(mapping->numbers);
+    outcome = numbers == NULL ? NULL : mg_symbol_run(capture, kind, target, args, kwargs, mapping->twins, numbers);
+    Py_XDECREF(numbers);
+    return outcome;
 }
 
 /* 1 if there is a tensor in the outcome's result. */
@@ -352,11 +484,29 @@ has_tensor(PyObject *result)
     return 0;
 }
 
+/* 1 if there is a number that depends on data in the outcome's result. */
+static int
+has_symbol(PyObject *result)
+{
+    if (mg_symbol_check(result)) {
+        return 1;
+    }
+    if (PyTuple_Check(result) || PyList_Check(result)) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(result); i++) {
+            if (has_symbol(PyList_Check(result) ? PyList_GET_ITEM(result, i) : PyTuple_GET_ITEM(result, i))) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* What is needed to give captured code the result of an operation. */
 typedef struct {
     MgCapture *capture;
     PyObject *twins;  /* list: the twins among the arguments */
     PyObject *views;  /* tuple of (number of a new tensor in the result, number of the twin that it is a view of) */
+    PyObject *fakes;  /* list: the FakeTensors of new tensors that are to be kept, or None; NULL for none */
     Py_ssize_t fresh; /* new tensors so far */
 } Wrapping;
 
@@ -374,9 +524,17 @@ wrap_tensor(Wrapping *wrapping, PyObject *meta, int node)
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(wrapping->views); i++) {
         PyObject *pair = PyTuple_GET_ITEM(wrapping->views, i);
         if (PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 0)) == wrapping->fresh) {
-            PyObject *base = PyList_GET_ITEM(wrapping->twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1)));
-            mg_twin_join(mg_twin_of(object), mg_twin_of(base));
+            Py_ssize_t position = PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1));
+            if (position < 0) {
+                mg_twin_of(object)->shares = 1;
+            }
+            else {
+                mg_twin_join(mg_twin_of(object), mg_twin_of(PyList_GET_ITEM(wrapping->twins, position)));
+            }
         }
+    }
+    if (wrapping->fakes != NULL && PyList_GET_ITEM(wrapping->fakes, wrapping->fresh) != Py_None) {
+        mg_twin_of(object)->fake = Py_NewRef(PyList_GET_ITEM(wrapping->fakes, wrapping->fresh));
     }
     wrapping->fresh++;
     return object;
@@ -387,7 +545,7 @@ static PyObject *
 wrap_item(Wrapping *wrapping, PyObject *item, int node, Py_ssize_t index)
 {
     MgCapture *capture = wrapping->capture;
-    if (!has_tensor(item)) {
+    if (!has_tensor(item) && !has_symbol(item)) {
         return Py_NewRef(item);
     }
     PyObject *target = PyObject_GetAttrString(operators, "getitem");
@@ -413,6 +571,9 @@ wrap_result(Wrapping *wrapping, PyObject *result, int node)
 {
     if (Py_TYPE(result) == &MgMeta_Type) {
         return wrap_tensor(wrapping, result, node);
+    }
+    if (mg_symbol_check(result)) {
+        return mg_number_new(wrapping->capture, result, node);
     }
     if (Py_TYPE(result) == &MgRef_Type) { /* the operation gives one of its arguments back */
         PyObject *same = PyList_GetItem(wrapping->twins, ((MgRef *)result)->index);
@@ -442,6 +603,9 @@ wrap_result(Wrapping *wrapping, PyObject *result, int node)
             PyTuple_SET_ITEM(items, i, wrapped);
         }
     }
+    if (items != NULL && Py_TYPE(result) == mg_torch.size) {
+        return mg_symbol_size(items);
+    }
     if (items != NULL && PyTuple_Check(result) && Py_TYPE(result) != &PyTuple_Type) {  /* torch.return_types.max */
         PyObject *make = PyObject_GetAttrString((PyObject *)Py_TYPE(result), "_make"); /* of a named tuple */
         if (make == NULL) {
@@ -455,17 +619,34 @@ wrap_result(Wrapping *wrapping, PyObject *result, int node)
     return items;
 }
 
+/* The FakeTensor of a twin that has come to require grad through another one. */
+static int
+update_fake(MgCapture *capture, MgTwin *twin)
+{
+    PyObject *fake = mg_twin_fake(twin);
+    int good = fake == NULL ? 1 : mg_torch_requires_grad(fake); /* a real view of the other: it knows */
+    if (good == 0 && twin->meta->fake == NULL) {
+        Py_CLEAR(twin->fake); /* made anew when it is needed */
+        return MG_OK;
+    }
+    return good > 0   ? MG_OK
+           : good < 0 ? MG_ERR
+                      : mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, "a view that comes to require grad");
+}
+
 /* A tensor that shares its memory with others came to require grad: so do they, as views of one another. */
 static int
-spread_grad(MgTwin *changed)
+spread_grad(MgCapture *capture, MgTwin *changed)
 {
     for (MgTwin *twin = changed->next; twin != changed; twin = twin->next) {
         MgMeta *old = twin->meta;
         if (old->flags & MG_META_REQUIRES_GRAD) {
             continue;
         }
-        MgMeta *meta = mg_meta_get(old->dtype, old->device, old->sizes, old->strides,
-                                   old->flags | MG_META_REQUIRES_GRAD | MG_META_NON_LEAF);
+        MgMeta *meta = update_fake(capture, twin) < 0
+                           ? NULL
+                           : mg_meta_get(old->dtype, old->device, old->sizes, old->strides,
+                                         old->flags | MG_META_REQUIRES_GRAD | MG_META_NON_LEAF, old->fake);
         if (meta == NULL) {
             return MG_ERR;
         }
@@ -476,7 +657,7 @@ spread_grad(MgTwin *changed)
 
 /* Metadata that an in-place operation changed: a sequence of (position, Meta). */
 static int
-apply_changes(PyObject *changes, PyObject *twins)
+apply_changes(MgCapture *capture, PyObject *changes, PyObject *twins)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(changes); i++) {
         PyObject *change = PyTuple_GET_ITEM(changes, i);
@@ -488,7 +669,8 @@ apply_changes(PyObject *changes, PyObject *twins)
         MgTwin *twin = mg_twin_of(object);
         int before = twin->meta->flags;
         Py_SETREF(twin->meta, (MgMeta *)Py_NewRef(PyTuple_GET_ITEM(change, 1)));
-        if ((twin->meta->flags & MG_META_NON_LEAF) && !(before & MG_META_REQUIRES_GRAD) && spread_grad(twin) < 0) {
+        if ((twin->meta->flags & MG_META_NON_LEAF) && !(before & MG_META_REQUIRES_GRAD) &&
+            spread_grad(capture, twin) < 0) {
             return MG_ERR;
         }
     }
@@ -539,7 +721,7 @@ PyObject *
 mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
                PyObject *kwnames)
 {
-    PyObject *result = NULL, *mapped_args = NULL, *mapped_kwargs = NULL, *key = NULL;
+    PyObject *result = NULL, *mapped_args = NULL, *mapped_kwargs = NULL;
     Mapping mapping = {.capture = capture, .key = PyList_New(0), .twins = PyList_New(0)};
     PyObject *state = mg_rules_state_key();
     if (mapping.key == NULL || mapping.twins == NULL || state == NULL || key_add(&mapping, target) < 0 ||
@@ -547,14 +729,18 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0) {
         goto done;
     }
-    key = PyList_AsTuple(mapping.key);
-    PyObject *outcome =
-        key == NULL ? NULL : outcome_of(capture, kind, target, mapped_args, mapped_kwargs, mapping.twins, key);
+    PyObject *outcome = find_outcome(&mapping, kind, target, mapped_args, mapped_kwargs);
     if (outcome == NULL) {
         goto done;
     }
-    PyObject *value = PyTuple_GET_ITEM(outcome, 0), *changes = PyTuple_GET_ITEM(outcome, 1);
-    if (value != Py_None && !has_tensor(value)) { /* a question about metadata */
+    PyObject *value = PyTuple_GET_ITEM(outcome, 0), *changes = PyTuple_GET_ITEM(outcome, 1), *fakes = NULL;
+    PyObject *bindings = NULL;
+    int tensors = has_tensor(value);
+    if (PyTuple_GET_SIZE(outcome) > 4) { /* from the session: see magneto/_symbols.py */
+        fakes = PyTuple_GET_ITEM(outcome, 5);
+        bindings = PyTuple_GET_ITEM(outcome, 6) == Py_None ? NULL : PyTuple_GET_ITEM(outcome, 6);
+    }
+    if (value != Py_None && !tensors && !has_symbol(value)) { /* a question about metadata */
         result = Py_NewRef(value);
         Py_DECREF(outcome);
         goto done;
@@ -564,12 +750,18 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
                                           .args = Py_NewRef(mapped_args),
                                           .kwargs = Py_XNewRef(mapped_kwargs),
                                           .value = Py_NewRef(value),
+                                          .bindings = Py_XNewRef(bindings),
+                                          .is_part = !tensors && value != Py_None, /* only a number: if it is used */
                                           .stack = mg_capture_stack(capture)});
     for (Py_ssize_t i = 0; node >= 0 && i < PyList_GET_SIZE(mapping.twins); i++) {
         capture->nodes[mg_twin_of(PyList_GET_ITEM(mapping.twins, i))->node].users++;
     }
-    if (node >= 0 && apply_changes(changes, mapping.twins) == MG_OK) {
-        Wrapping wrapping = {.capture = capture, .twins = mapping.twins, .views = PyTuple_GET_ITEM(outcome, 2)};
+    for (Py_ssize_t i = 0; node >= 0 && mapping.numbers != NULL && i < PyList_GET_SIZE(mapping.numbers); i++) {
+        capture->nodes[mg_symbol_node(PyList_GET_ITEM(mapping.numbers, i))].users++;
+    }
+    if (node >= 0 && apply_changes(capture, changes, mapping.twins) == MG_OK) {
+        Wrapping wrapping = {
+            .capture = capture, .twins = mapping.twins, .views = PyTuple_GET_ITEM(outcome, 2), .fakes = fakes};
         result = wrap_result(&wrapping, value, node);
     }
     Py_DECREF(outcome);
@@ -577,9 +769,9 @@ done:
     Py_XDECREF(state);
     Py_XDECREF(mapping.key);
     Py_XDECREF(mapping.twins);
+    Py_XDECREF(mapping.numbers);
     Py_XDECREF(mapped_args);
     Py_XDECREF(mapped_kwargs);
-    Py_XDECREF(key);
     return result;
 }
 
@@ -629,6 +821,80 @@ mg_record_exit(MgCapture *capture, PyObject *target, int node)
     }
     capture->nodes[node].users++;
     return mg_record_enter(capture, target, args) < 0 ? MG_ERR : MG_OK;
+}
+
+PyObject *
+mg_record_item(MgCapture *capture, PyObject *twin, PyObject *type)
+{
+    if (!capture->allow_scalars) {
+        mg_capture_abort(capture, MG_REASON_TENSOR_VALUE, NULL);
+        return NULL;
+    }
+    PyObject *number = mg_record_call(capture, MG_NODE_METHOD, MG_STRING("item"), &twin, 1, NULL);
+    if (number == NULL || type == NULL) {
+        return number;
+    }
+    PyObject *result = mg_rules_call(capture, type, &number, 1, NULL);
+    Py_DECREF(number);
+    return result;
+}
+
+PyObject *
+mg_record_tolist(MgCapture *capture, PyObject *twin)
+{
+    MgMeta *meta = mg_twin_of(twin)->meta;
+    if (!capture->allow_scalars) {
+        mg_capture_abort(capture, MG_REASON_TENSOR_VALUE, NULL);
+        return NULL;
+    }
+    if (meta->dim == 0) {
+        return mg_record_item(capture, twin, NULL);
+    }
+    Py_ssize_t size = mg_record_length(capture, twin);
+    PyObject *list = size < 0 ? NULL : PyList_New(size);
+    for (Py_ssize_t i = 0; list != NULL && i < size; i++) {
+        PyObject *index = PyLong_FromSsize_t(i);
+        PyObject *row = index == NULL ? NULL : mg_record_getitem(capture, twin, index);
+        PyObject *item = row == NULL ? NULL : mg_record_tolist(capture, row);
+        Py_XDECREF(index);
+        Py_XDECREF(row);
+        if (item == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, i, item);
+    }
+    return list;
+}
+
+int
+mg_record_scalar(MgCapture *capture, int node)
+{
+    for (int i = node + 1; i < capture->node_count; i++) { /* it may be there already */
+        PyObject *args = capture->nodes[i].target == scalar_function ? capture->nodes[i].args : NULL;
+        if (args != NULL && Py_IS_TYPE(PyTuple_GET_ITEM(args, 0), &MgRef_Type) &&
+            ((MgRef *)PyTuple_GET_ITEM(args, 0))->index == node && capture->nodes[i].stack == NULL) {
+            return i;
+        }
+    }
+    PyObject *ref = new_ref(node), *args = ref == NULL ? NULL : Py_BuildValue("(N)", ref);
+    PyObject *kwargs = args == NULL ? NULL : Py_BuildValue("{s:O}", "dtype", double_type);
+    PyObject *meta = NULL, *empty = kwargs == NULL ? NULL : PyTuple_New(0);
+    if (empty != NULL) {
+        meta = (PyObject *)mg_meta_get(double_type, cpu_device, empty, empty, 0, NULL);
+    }
+    Py_XDECREF(empty);
+    if (meta == NULL) {
+        Py_XDECREF(args);
+        Py_XDECREF(kwargs);
+        return -1;
+    }
+    capture->nodes[node].users++;
+    return add_node(capture, (MgNode){.kind = MG_NODE_FUNCTION,
+                                      .target = Py_NewRef(scalar_function),
+                                      .args = args,
+                                      .kwargs = kwargs,
+                                      .value = meta});
 }
 
 /* ---- operators ---- */
@@ -703,10 +969,39 @@ mg_record_unary(MgCapture *capture, int opcode, PyObject *value)
 }
 
 PyObject *
+mg_record_absolute(MgCapture *capture, PyObject *value)
+{
+    return record_operator(capture, "abs", &value, 1);
+}
+
+PyObject *
+mg_record_check(MgCapture *capture, PyObject *target, PyObject *condition, PyObject *message)
+{
+    int before = capture->node_count;
+    PyObject *result = mg_record_call(capture, MG_NODE_FUNCTION, target, &condition, 1, NULL);
+    if (result != NULL && message != NULL && capture->node_count > before) { /* called when the check fails */
+        MgNode *node = &capture->nodes[capture->node_count - 1];
+        Py_SETREF(node->args, Py_BuildValue("(OO)", PyTuple_GET_ITEM(node->args, 0), message));
+        if (node->args == NULL) {
+            Py_CLEAR(result);
+        }
+    }
+    return result;
+}
+
+PyObject *
 mg_record_getitem(MgCapture *capture, PyObject *twin, PyObject *key)
 {
     PyObject *args[2] = {twin, key};
     int before = capture->node_count;
+    if (mg_is_number(key) && mg_number_kind(key) == MG_NUMBER_INT) { /* as TorchDynamo records it */
+        PyObject *zero = PyLong_FromLong(0);
+        PyObject *arguments[3] = {twin, zero, key};
+        PyObject *row =
+            zero == NULL ? NULL : mg_record_call(capture, MG_NODE_FUNCTION, select_function, arguments, 3, NULL);
+        Py_XDECREF(zero);
+        return row;
+    }
     PyObject *result = record_operator(capture, "getitem", args, 2);
     if (result != NULL && capture->node_count > before) {
         capture->nodes[capture->node_count - 1].is_part = 1; /* left out if nobody uses it */
@@ -737,7 +1032,26 @@ mg_record_length(MgCapture *capture, PyObject *object)
         PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
         return -1;
     }
-    return PyLong_AsSsize_t(PyTuple_GET_ITEM(twin->meta->sizes, 0));
+    PyObject *size = PyTuple_GET_ITEM(twin->meta->sizes, 0);
+    if (!PyLong_CheckExact(size)) {
+        return mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, "the length of a tensor");
+    }
+    return PyLong_AsSsize_t(size);
+}
+
+PyObject *
+mg_record_len(MgCapture *capture, PyObject *object)
+{
+    MgMeta *meta = mg_twin_of(object)->meta;
+    if (meta->dim > 0 && !PyLong_CheckExact(PyTuple_GET_ITEM(meta->sizes, 0))) {
+        PyObject *zero = PyLong_FromLong(0), *args[2] = {object, zero};
+        PyObject *result =
+            zero == NULL ? NULL : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("size"), args, 2, NULL);
+        Py_XDECREF(zero);
+        return result;
+    }
+    Py_ssize_t length = mg_record_length(capture, object);
+    return length < 0 ? NULL : PyLong_FromSsize_t(length);
 }
 
 PyObject *
@@ -816,7 +1130,8 @@ mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
     }
     MgMeta *meta = twin->meta;
     if (PyUnicode_CompareWithASCIIString(name, "shape") == 0) {
-        return Py_NewRef(meta->sizes);
+        return meta->fake == NULL ? Py_NewRef(meta->sizes)
+                                  : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("size"), &object, 1, NULL);
     }
     if (PyUnicode_CompareWithASCIIString(name, "dtype") == 0) {
         return Py_NewRef(meta->dtype);

@@ -23,16 +23,24 @@ PyObject *mg_record_state(MgCapture *capture, PyObject *target, PyObject *const 
 int mg_record_enter(MgCapture *capture, PyObject *target, PyObject *args);
 int mg_record_exit(MgCapture *capture, PyObject *target, int node);
 
-/* Operators and attributes of twins. */
+/* Ends the capture for the reason that a propagation function gave as a text. */
+void mg_record_refuse(MgCapture *capture, PyObject *text);
+
+/* torch._check of a number that is a condition; `message` is a function, or NULL. */
+PyObject *mg_record_check(MgCapture *capture, PyObject *target, PyObject *condition, PyObject *message);
+
+/* Operators and attributes of twins; those that are operators of numbers also take a number. */
 PyObject *mg_record_binary(MgCapture *capture, int operation, PyObject *left, PyObject *right);
 PyObject *mg_record_compare(MgCapture *capture, int operation, PyObject *left, PyObject *right);
 PyObject *mg_record_unary(MgCapture *capture, int opcode, PyObject *value);
+PyObject *mg_record_absolute(MgCapture *capture, PyObject *value);
 PyObject *mg_record_getattr(MgCapture *capture, PyObject *twin, PyObject *name);
 int mg_record_get_method(MgCapture *capture, PyObject *twin, PyObject *name, PyObject **method);
 int mg_record_setattr(MgCapture *capture, PyObject *twin, PyObject *name, PyObject *value);
 PyObject *mg_record_getitem(MgCapture *capture, PyObject *twin, PyObject *key);
 int mg_record_setitem(MgCapture *capture, PyObject *twin, PyObject *key, PyObject *value);
 Py_ssize_t mg_record_length(MgCapture *capture, PyObject *twin);
+PyObject *mg_record_len(MgCapture *capture, PyObject *twin); /* may be a number */
 PyObject *mg_record_iter(MgCapture *capture, PyObject *twin);
 
 /* The same for C code: the class of twins has it in its slot. */
@@ -40,6 +48,13 @@ PyObject *mg_record_iter_slot(PyObject *twin);
 
 /* A torch function that C code called on twins: Twin.__torch_function__(func, types, args, kwargs). */
 PyObject *mg_record_torch_function(PyObject *const *args, Py_ssize_t count);
+
+/* x.item(), or int(x), float(x), bool(x) if `type` is not NULL; and x.tolist(). */
+PyObject *mg_record_item(MgCapture *capture, PyObject *twin, PyObject *type);
+PyObject *mg_record_tolist(MgCapture *capture, PyObject *twin);
+
+/* A node that holds the number of another one as a tensor, for the end of the graph. Its index, or -1. */
+int mg_record_scalar(MgCapture *capture, int node);
 
 /* Gives a node the name of the variable that it is stored in. */
 void mg_record_name(MgCapture *capture, PyObject *value, PyObject *name);

@@ -13,6 +13,7 @@
 #include "record.h"
 #include "route.h"
 #include "stance.h"
+#include "symbol.h"
 #include "world.h"
 #include "wrapper.h"
 
@@ -62,6 +63,8 @@ typedef enum {
     RULE_EXIT,
     RULE_GETITEM, /* Tensor.__getitem__ and __setitem__ */
     RULE_SETITEM,
+    RULE_ITEM, /* the value of a tensor as a number: a symbol, if the capture allows it */
+    RULE_TOLIST,
     RULE_COUNT,
 } Rule;
 
@@ -111,6 +114,8 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_EXIT] = "exit",
     [RULE_GETITEM] = "getitem",
     [RULE_SETITEM] = "setitem",
+    [RULE_ITEM] = "item",
+    [RULE_TOLIST] = "tolist",
 };
 
 static struct {
@@ -208,6 +213,10 @@ mg_rules_configure(PyObject *tables)
         return MG_ERR;
     }
     mg_stance_configure(tables);
+    PyObject *symbols = PyDict_GetItemString(tables, "symbols");
+    if (symbols != NULL) {
+        mg_symbol_configure(symbols);
+    }
     PyObject *calls = PyDict_GetItemString(tables, "calls");
     return calls != NULL && take_calls(calls) < 0 ? MG_ERR : mg_control_configure(tables);
 }
@@ -545,6 +554,9 @@ mg_rules_truth(MgCapture *capture, PyObject *value)
     if (mg_is_twin(value)) {
         return mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, NULL);
     }
+    if (mg_is_number(value)) {
+        return mg_number_truth(capture, value);
+    }
     MgRecord *record = mg_world_record(capture, value);
     if (record != NULL && record->kind != MG_KIND_INSTANCE && record->kind != MG_KIND_CONSTANT &&
         record->kind != MG_KIND_FUNCTION && record->kind != MG_KIND_CELL && record->kind != MG_KIND_OPAQUE &&
@@ -564,17 +576,20 @@ mg_rules_truth(MgCapture *capture, PyObject *value)
     return truth;
 }
 
-/* The class that a value claims: for a twin that of the tensor it stands for. Borrowed. */
+/* The class that a value claims: for a twin or a number that of what it stands for. Borrowed. */
 static PyObject *
 class_of(PyObject *value)
 {
+    if (mg_is_number(value)) {
+        return (PyObject *)mg_number_class(value);
+    }
     if (mg_is_twin(value)) {
         return (PyObject *)(mg_twin_of(value)->meta->flags & MG_META_PARAMETER ? mg_torch.parameter : mg_torch.tensor);
     }
     return (PyObject *)Py_TYPE(value);
 }
 
-/* isinstance(value, classes) where value is a twin: 1, 0 or -1. */
+/* isinstance(value, classes) where value is a twin or a number: 1, 0 or -1. */
 static int
 twin_isinstance(PyObject *value, PyObject *classes)
 {
@@ -593,6 +608,9 @@ twin_isinstance(PyObject *value, PyObject *classes)
         Py_XDECREF(arguments);
         return result;
     }
+    if (mg_is_number(value)) {
+        return PyObject_IsSubclass(class_of(value), classes);
+    }
     if (classes == (PyObject *)mg_torch.parameter) {
         return (mg_twin_of(value)->meta->flags & MG_META_PARAMETER) != 0;
     }
@@ -605,8 +623,9 @@ twin_isinstance(PyObject *value, PyObject *classes)
 static PyObject *
 do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count)
 {
-    if (count == 2 && mg_is_twin(args[0])) {
-        int result = mg_record_input(capture, args[0]) < 0 ? -1 : twin_isinstance(args[0], args[1]);
+    if (count == 2 && (mg_is_twin(args[0]) || mg_is_number(args[0]))) {
+        int result =
+            mg_is_twin(args[0]) && mg_record_input(capture, args[0]) < 0 ? -1 : twin_isinstance(args[0], args[1]);
         return result < 0 ? NULL : PyBool_FromLong(result);
     }
     if (count > 0 &&
@@ -774,12 +793,12 @@ do_exit(MgCapture *capture, PyObject *manager)
 static PyObject *call_folded(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                              PyObject *kwnames);
 
-/* 1 if there is a twin among the arguments. */
+/* 1 if there is a twin, or a number that depends on data, among the arguments. */
 static int
 any_twin(PyObject *const *args, Py_ssize_t count)
 {
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (mg_is_twin(args[i])) {
+        if (mg_is_twin(args[i]) || mg_is_number(args[i])) {
             return 1;
         }
     }
@@ -869,6 +888,15 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
                 return unknown_call(capture, callable);
             }
             return mg_record_setitem(capture, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
+        case RULE_ITEM:
+            if (count == 0 || !mg_is_twin(args[0])) {
+                return unknown_call(capture, callable);
+            }
+            return count == 1 && kwnames == NULL ? mg_record_item(capture, args[0], NULL)
+                                                 : unknown_call(capture, callable);
+        case RULE_TOLIST:
+            return count == 1 && kwnames == NULL && mg_is_twin(args[0]) ? mg_record_tolist(capture, args[0])
+                                                                        : unknown_call(capture, callable);
         case RULE_ENTER:
             return count == 1 ? do_enter(capture, callable, args[0]) : unknown_call(capture, callable);
         case RULE_EXIT:
@@ -932,6 +960,9 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             if (count != 1) {
                 return call_native(capture, callable, args, count, kwnames);
             }
+            if (mg_is_twin(args[0])) {
+                return mg_record_len(capture, args[0]);
+            }
             Py_ssize_t length = mg_world_length(capture, args[0]);
             return length < 0 ? NULL : PyLong_FromSsize_t(length);
         }
@@ -954,7 +985,7 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         case RULE_SUPER:
             return PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
         case RULE_INSTANCECHECK: {
-            if (count == 2 && mg_is_twin(args[1])) {
+            if (count == 2 && (mg_is_twin(args[1]) || mg_is_number(args[1]))) {
                 int result = twin_isinstance(args[1], args[0]);
                 return result < 0 ? NULL : PyBool_FromLong(result);
             }
@@ -1274,6 +1305,17 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
 {
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     PyTypeObject *type = Py_TYPE(callable);
+    if (capture->symbols != NULL) {
+        PyObject *result;
+        if (mg_number_call(capture, callable, args, count, kwnames, &result)) {
+            return result;
+        }
+    }
+    if (count == 1 && kwnames == NULL && mg_is_twin(args[0]) && capture->allow_scalars &&
+        (callable == (PyObject *)&PyLong_Type || callable == (PyObject *)&PyFloat_Type ||
+         callable == (PyObject *)&PyBool_Type)) {
+        return mg_record_item(capture, args[0], callable);
+    }
     Rule rule = rule_of(callable);
     if (MG_UNLIKELY(mg_control_overriding) && rule != RULE_USER_BREAK) {
         PyObject *other;

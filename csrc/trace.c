@@ -8,6 +8,7 @@
 #include "ops.h"
 #include "record.h"
 #include "rules.h"
+#include "symbol.h"
 #include "world.h"
 
 long mg_trace_fault;
@@ -253,6 +254,10 @@ mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right)
     if (mg_world_identity(capture, left) == mg_world_identity(capture, right)) {
         return 1;
     }
+    if ((mg_is_number(left) && (mg_is_number(right) || PyLong_Check(right))) ||
+        (mg_is_number(right) && PyLong_Check(left))) { /* small ints are shared */
+        return mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, "whether two numbers are one object");
+    }
     MgRecord *a = mg_world_record(capture, left), *b = mg_world_record(capture, right);
     if (a == NULL || b == NULL || (a->kind == MG_KIND_CONSTANT && b->kind == MG_KIND_CONSTANT)) {
         return 0;
@@ -371,7 +376,7 @@ static int
 is_operand(PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
-    if (type == mg_twin_class || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+    if (type == mg_twin_class || mg_is_number(value) || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
         type == &PyComplex_Type) {
         return 1;
     }
@@ -403,6 +408,9 @@ mg_trace_binary(MgCapture *capture, int operation, PyObject *left, PyObject *rig
         return mg_record_binary(capture, operation, left, right);
     }
     PyObject *a, *b;
+    if (capture->symbols != NULL && mg_symbol_size_binary(operation, left, right, &a)) {
+        return a;
+    }
     if (expose_both(capture, left, right, &a, &b) < 0) {
         return NULL;
     }
@@ -415,7 +423,8 @@ mg_trace_binary(MgCapture *capture, int operation, PyObject *left, PyObject *rig
 PyObject *
 mg_trace_compare(MgCapture *capture, int operation, PyObject *left, PyObject *right)
 {
-    if ((mg_is_twin(left) || mg_is_twin(right)) && is_operand(left) && is_operand(right)) {
+    int number = (mg_is_number(left) && !PyComplex_Check(right)) || (mg_is_number(right) && !PyComplex_Check(left));
+    if ((mg_is_twin(left) || mg_is_twin(right) || number) && is_operand(left) && is_operand(right)) {
         return mg_record_compare(capture, operation, left, right);
     }
     PyObject *a, *b;
@@ -433,7 +442,7 @@ mg_trace_compare(MgCapture *capture, int operation, PyObject *left, PyObject *ri
 int
 mg_trace_match_class(MgCapture *capture, PyObject *subject)
 {
-    if (mg_is_twin(subject)) {
+    if (mg_is_twin(subject) || mg_is_number(subject)) {
         return mg_capture_abort(capture, MG_REASON_OPAQUE, "a class pattern on %s", Py_TYPE(subject)->tp_name);
     }
     return mg_world_guard_mro(capture, Py_TYPE(subject));

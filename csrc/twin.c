@@ -21,6 +21,7 @@ meta_dealloc(MgMeta *self)
     Py_XDECREF(self->device);
     Py_XDECREF(self->sizes);
     Py_XDECREF(self->strides);
+    Py_XDECREF(self->fake);
     PyObject_Free(self);
 }
 
@@ -42,6 +43,7 @@ static PyMemberDef meta_members[] = {
     {"sizes", T_OBJECT_EX, offsetof(MgMeta, sizes), READONLY, NULL},
     {"strides", T_OBJECT_EX, offsetof(MgMeta, strides), READONLY, NULL},
     {"flags", T_INT, offsetof(MgMeta, flags), READONLY, NULL},
+    {"fake", T_OBJECT, offsetof(MgMeta, fake), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -55,7 +57,7 @@ PyTypeObject MgMeta_Type = {
 };
 
 MgMeta *
-mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags)
+mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags, PyObject *fake)
 {
     MgMeta *meta = NULL;
     PyObject *size_tuple = PySequence_Tuple(sizes);
@@ -65,17 +67,16 @@ mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *stride
     if (size_tuple == NULL || stride_tuple == NULL || number == NULL) {
         goto done;
     }
-    key = PyTuple_Pack(5, dtype, device, number, size_tuple, stride_tuple);
-    if (key == NULL) {
-        goto done;
-    }
-    if (interned == NULL && (interned = PyDict_New()) == NULL) {
-        goto done;
-    }
-    meta = (MgMeta *)PyDict_GetItemWithError(interned, key);
-    if (meta != NULL || PyErr_Occurred()) {
-        Py_XINCREF(meta);
-        goto done;
+    if (fake == NULL) {
+        key = PyTuple_Pack(5, dtype, device, number, size_tuple, stride_tuple);
+        if (key == NULL || (interned == NULL && (interned = PyDict_New()) == NULL)) {
+            goto done;
+        }
+        meta = (MgMeta *)PyDict_GetItemWithError(interned, key);
+        if (meta != NULL || PyErr_Occurred()) {
+            Py_XINCREF(meta);
+            goto done;
+        }
     }
     PyObject *size_object = PyObject_CallOneArg((PyObject *)mg_torch.size, size_tuple);
     if (size_object == NULL) {
@@ -92,7 +93,8 @@ mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *stride
     meta->dim = (int)PyTuple_GET_SIZE(size_tuple);
     meta->sizes = size_object;
     meta->strides = Py_NewRef(stride_tuple);
-    if (PyDict_SetItem(interned, key, (PyObject *)meta) < 0) {
+    meta->fake = Py_XNewRef(fake);
+    if (fake == NULL && PyDict_SetItem(interned, key, (PyObject *)meta) < 0) {
         Py_CLEAR(meta);
     }
 done:
@@ -147,7 +149,7 @@ mg_meta_of_tensor(PyObject *tensor)
     flags |= mg_torch_is_negative(tensor) ? MG_META_NEGATIVE : 0;
     PyObject *sizes = tuple_of_ints(info.sizes, info.dim);
     PyObject *strides = tuple_of_ints(info.strides, info.dim);
-    MgMeta *meta = sizes == NULL || strides == NULL ? NULL : mg_meta_get(dtype, device, sizes, strides, flags);
+    MgMeta *meta = sizes == NULL || strides == NULL ? NULL : mg_meta_get(dtype, device, sizes, strides, flags, NULL);
     Py_XDECREF(sizes);
     Py_XDECREF(strides);
     return meta;
@@ -162,6 +164,7 @@ twin_dealloc(MgTwin *self)
     self->previous->next = self->next;
     Py_XDECREF(self->meta);
     Py_XDECREF(self->real);
+    Py_XDECREF(self->fake);
     PyObject_Free(self);
 }
 
@@ -196,10 +199,18 @@ mg_twin_new(MgMeta *meta, uint64_t capture)
     twin->node = -1;
     twin->source = NULL;
     twin->real = NULL;
+    twin->fake = NULL;
+    twin->shares = 0;
     twin->capture = capture;
     twin->next = twin->previous = twin;
     *(MgTwin **)((char *)object + mg_twin_offset) = twin;
     return object;
+}
+
+PyObject *
+mg_twin_fake(const MgTwin *twin)
+{
+    return twin->meta->fake != NULL ? twin->meta->fake : twin->fake;
 }
 
 void

@@ -16,7 +16,7 @@ enum {
     MG_META_MULTI_VIEW = 64, /* one of several views that one operation gave */
 };
 
-/* What is known of a tensor without its data. Interned: equal metadata is one object. */
+/* What is known of a tensor without its data. Interned, unless it has symbols: equal metadata is one object. */
 typedef struct {
     PyObject_HEAD
     PyObject *dtype;  /* strong */
@@ -25,10 +25,10 @@ typedef struct {
     int dim;
     PyObject *sizes;   /* strong: torch.Size */
     PyObject *strides; /* strong: tuple */
+    PyObject *fake;    /* strong: the FakeTensor, if a size, a stride or the offset is a symbol; else NULL */
 } MgMeta;
 
 extern PyTypeObject MgMeta_Type;
-
 /* What a twin stands for; hangs in the twin's slot. */
 typedef struct MgTwin MgTwin;
 struct MgTwin {
@@ -37,6 +37,8 @@ struct MgTwin {
     int node;         /* index in the recording, -1 while it is not there */
     MgSource *source; /* of an outside tensor, else NULL; borrowed from the capture */
     PyObject *real;   /* strong: the outside tensor, else NULL */
+    PyObject *fake;   /* strong: the FakeTensor of an operation with symbols that it took part in, else NULL */
+    int shares;       /* it shares memory with others that are not in its ring */
     uint64_t capture; /* the number of the capture it belongs to */
     MgTwin *next;     /* the ring of twins that are views of one tensor; borrowed: a dying twin leaves it */
     MgTwin *previous;
@@ -66,13 +68,16 @@ int mg_twin_types_ready(void);
 /* A new twin. */
 PyObject *mg_twin_new(MgMeta *meta, uint64_t capture);
 
+/* The FakeTensor that stands for a twin in operations with symbols, or NULL; borrowed. */
+PyObject *mg_twin_fake(const MgTwin *twin);
+
 /* Makes a new twin a view of what `other` is a view of. */
 void mg_twin_join(MgTwin *twin, MgTwin *other);
 
 /* Metadata of an outside tensor. New. NULL without an exception if it has no plain strides. */
 MgMeta *mg_meta_of_tensor(PyObject *tensor);
 
-/* Metadata from its parts; sizes and strides are sequences of ints. New. */
-MgMeta *mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags);
+/* Metadata from its parts; sizes and strides are sequences of ints, or with a FakeTensor also of symbols. New. */
+MgMeta *mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags, PyObject *fake);
 
 #endif

@@ -14,6 +14,7 @@
 #include "record.h"
 #include "rules.h"
 #include "shadow.h"
+#include "symbol.h"
 #include "worldbase.h"
 
 #include <structmember.h>
@@ -1093,6 +1094,10 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
 {
     if (mg_is_twin(container)) {
         return mg_record_getitem(capture, container, key);
+    }
+    PyObject *part;
+    if (capture->symbols != NULL && mg_symbol_size_item(container, key, &part)) {
+        return part;
     }
     MgRecord *record = mg_world_find(capture, container);
     PyTypeObject *type = Py_TYPE(container);

@@ -104,7 +104,8 @@ class Compiler:
         """What the backend made, with its guard on the inputs if it has one; None if the core is to run the graph."""
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        shapes = ShapeEnv(assume_static_by_default=True)
+        symbols = entry.symbols
+        shapes = ShapeEnv(assume_static_by_default=True) if symbols is None else symbols.shape_env
         module, inputs = _graph.build(
             entry, FakeTensorMode(shape_env=shapes), lazy=True, function=self.function
         )

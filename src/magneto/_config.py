@@ -37,6 +37,12 @@ class Config:
     ignore_logging_functions: set[Any]
     """Functions and methods, such as `logger.info`, whose calls captured code leaves out."""
 
+    capture_scalar_outputs: bool
+    """Capture `x.item()` and the like as numbers that depend on data. With `fullgraph` that is always done."""
+
+    capture_dynamic_output_shape_ops: bool
+    """Capture operations whose result has a size that depends on data. With `fullgraph` that is always done."""
+
     def __init__(self) -> None:
         self.__dict__.update(
             recompile_limit=8,
@@ -47,6 +53,8 @@ class Config:
             verbose=False,
             skip_modules=(),
             ignore_logging_functions=set(),
+            capture_scalar_outputs=False,
+            capture_dynamic_output_shape_ops=False,
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -64,6 +72,7 @@ class Config:
 
     def _apply(self) -> None:
         _core.recompile_limit(min(self.recompile_limit, self.accumulated_recompile_limit))
+        _core.allow_symbols(self.capture_scalar_outputs, self.capture_dynamic_output_shape_ops)
         runtime = sys.modules.get("magneto._runtime")
         if runtime is not None:
             runtime.judge_again()

@@ -47,6 +47,9 @@ class Meta:
     def strides(self) -> tuple[int, ...]: ...
     @property
     def flags(self) -> int: ...
+    @property
+    def fake(self) -> torch.Tensor | None:
+        """The FakeTensor, if a size, a stride or the offset is a symbol."""
 
 class Ref:
     """Stands for a node of a recording, or for an argument of an operation."""
@@ -63,14 +66,16 @@ class Entry:
     def compiled(self) -> Any: ...
     @property
     def operations(self) -> int: ...
+    @property
+    def symbols(self) -> Any: ...
     def guards(self) -> list[str]:
         """The guards as texts."""
 
     def describe(self) -> tuple[list[tuple[Any, ...]], list[int], list[Any]]:
         """The graph: its nodes, the numbers of those that it gives, and the tensors that its inputs stood for.
 
-        A node is (number, kind, target, args, kwargs, value, stack, source, name, root): the last is what the source
-        starts from, a name or an object.
+        A node is (number, kind, target, args, kwargs, value, stack, source, name, root, bindings): `root` is what the
+        source starts from, a name or an object; `bindings` says where symbols come first in its value.
         """
 
     def source(self, number: int, /) -> str:
@@ -134,8 +139,10 @@ def configure(tables: dict[str, Any], twin_class: type, propagate: Callable[...,
 def torch_function(func: Any, types: Any, args: Any = ..., kwargs: Any = ..., /) -> Any:
     """Record a torch function that C code calls on twins."""
 
-def meta(dtype: torch.dtype, device: torch.device, sizes: Any, strides: Any, flags: int, /) -> Meta:
-    """The interned metadata of a tensor."""
+def meta(
+    dtype: torch.dtype, device: torch.device, sizes: Any, strides: Any, flags: int, fake: Any = None, /
+) -> Meta:
+    """The metadata of a tensor, interned unless it has symbols: then `fake` has them too."""
 
 def ref(index: int, /) -> Ref:
     """A reference to an argument, for the result of a propagation."""
@@ -154,6 +161,10 @@ def recompile_limit(limit: int, /) -> int:
 
 def stance(stance: int = -1, /) -> int:
     """Set magneto's own stance, by its number in csrc/stance.h. Gives the one that is in force."""
+
+def allow_symbols(scalars: bool, shapes: bool, /) -> tuple[bool, bool]:
+    """Have numbers, and sizes, that depend on data become symbols also in captures that are not fullgraph. Gives the
+    former setting."""
 
 def reasons() -> dict[str, tuple[str, str]]:
     """Every reason for which capture stops: its name, what it means, what can be done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import types
 from typing import Any
@@ -14,6 +15,7 @@ from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_modu
 
 from magneto import _core, _propagate, _stack
 
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _REQUIRES_GRAD, _PARAMETER, _CONJUGATE, _NEGATIVE = 1, 4, 8, 16
 
 
@@ -63,7 +65,7 @@ def _fake(meta: _core.Meta, mode: FakeTensorMode) -> FakeTensor:
 
 def _example(value: Any, mode: FakeTensorMode) -> Any:
     if type(value) is _core.Meta:
-        return _fake(value, mode)
+        return _fake(value, mode) if value.fake is None else value.fake
     if type(value) is list:
         return [_example(item, mode) for item in value]
     if isinstance(value, tuple) and type(value) is not torch.Size:
@@ -125,6 +127,10 @@ def build(
     `function` is what was captured: it tells names of variables, and whether it is a method of a module.
     """
     described, outputs, inputs = entry.describe()
+    symbols = entry.symbols
+    if symbols is not None:
+        mode = symbols.mode
+    root = torch.nn.Module()
     graph = fx.Graph()
     nodes: dict[int, fx.Node] = {}
     texts = _stack.Formatter()
@@ -137,8 +143,8 @@ def build(
         if item[1] != "placeholder":
             _first_uses((item[3], item[4]), item[6], first_use, texts)
     module = _module_source(function)
-    for position, (index, _, _, _, _, value, _, text, _, root) in enumerate(placeholders):
-        text = _named(text, root, function)
+    for position, (index, _, _, _, _, value, _, text, _, origin, _) in enumerate(placeholders):
+        text = _named(text, origin, function)
         name = placeholder_name(text, names)
         kind = torch.nn.Parameter if value.flags & _PARAMETER else torch.Tensor
         node = graph.create_node("placeholder", name, type_expr=kind)
@@ -153,9 +159,13 @@ def build(
             originals[re.sub(r"[^a-zA-Z0-9]+", "_", text)] = original
             sources[original] = source
         nodes[index] = node
-    for index, kind, target, args, kwargs, value, stack, _, hint, _ in described:
+    for index, kind, target, args, kwargs, value, stack, _, hint, _, bindings in described:
         if kind == "placeholder":
             continue
+        if target is torch._check and len(args) == 2:  # a function that makes the message
+            name = f"_check_message_{index}"
+            setattr(root, name, args[1])
+            args = (args[0], graph.get_attr(name))
         node = graph.create_node(
             kind, target, _argument(args, nodes), _argument(kwargs, nodes) if kwargs else None
         )
@@ -167,13 +177,17 @@ def build(
         meta["stack_trace"] = texts.format(stack)
         if value is not None:
             meta["example_value"] = _example(value, mode)
+        if bindings is not None:
+            meta["unbacked_bindings"] = bindings
         if hint is not None:
             node._rename(hint)
         nodes[index] = node
     graph.output(tuple([nodes[index] for index in outputs]))
     _erase_empty_switches(graph)
+    if symbols is not None:
+        _add_checks(root, graph, symbols.shape_env)
     with _use_lazy_graph_module(lazy):
-        result = _make_graph_module(torch.nn.Module(), graph)
+        result = _make_graph_module(root, graph)
     result.meta["dynamo_flat_name_to_original_fqn"] = originals
     result._param_name_to_source = sources  # type: ignore[assignment]
     return result, inputs
@@ -191,6 +205,32 @@ def _erase_empty_switches(graph: fx.Graph) -> None:
             last = None
         else:
             last = node if changes else None
+
+
+def _add_checks(root: torch.nn.Module, graph: fx.Graph, shape_env: Any) -> None:
+    """Add what a backend has to check of the values that depend on data, as TorchDynamo does."""
+    from torch.fx.experimental.symbolic_shapes import is_accessor_node
+    from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
+
+    insert_deferred_runtime_asserts(fx.GraphModule(root, graph), shape_env, "magneto")
+    for node in reversed(list(graph.nodes)):
+        if not node.users and (
+            node.op == "get_attr"
+            or node.target is operator.getitem
+            or is_accessor_node(node)
+            or (
+                node.op == "call_function"
+                and isinstance(node.meta.get("example_value"), _SYMBOLS)
+                and all(map(_is_number, (*node.args, *node.kwargs.values())))
+            )
+        ):
+            graph.erase_node(node)
+
+
+def _is_number(argument: Any) -> bool:
+    if isinstance(argument, fx.Node):
+        return isinstance(argument.meta.get("example_value"), _SYMBOLS)
+    return isinstance(argument, (int, float, bool))
 
 
 def _module_source(function: Any) -> str | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,6 +20,25 @@ from torch._subclasses.fake_tensor import (
 from magneto import _core
 
 REQUIRES_GRAD, NON_LEAF, PARAMETER, CONJUGATE, NEGATIVE, LEAF_VIEW, MULTI_VIEW = 1, 2, 4, 8, 16, 32, 64
+
+DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)
+"""What FakeTensorMode raises for an operation whose result depends on data."""
+
+_lock = threading.RLock()
+_torch_log = logging.getLogger("torch._subclasses.fake_tensor")
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """For one thread at a time, since a FakeTensorMode can't be used by two; and quietly: torch writes down each
+    operation that fails, but the program does with that what it wants."""
+    with _lock:
+        _torch_log.disabled = True
+        try:
+            yield
+        finally:
+            _torch_log.disabled = False
+
 
 _mode: FakeTensorMode | None = None
 
@@ -83,17 +106,43 @@ def meta_of(tensor: torch.Tensor) -> Any:
     if tensor.is_neg():
         flags |= NEGATIVE
     if tensor.layout != torch.strided:
-        raise _Unsupported(f"layout {tensor.layout}")
-    return _core.meta(tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride(), flags)
+        raise Unsupported(f"layout {tensor.layout}")
+    fake = tensor if is_symbolic(tensor) else None
+    return _core.meta(tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride(), flags, fake)
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether several elements of a tensor are at one place in memory."""
-    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    """Whether several elements of a tensor are at one place in memory, or may be."""
+    return any(
+        type(stride) is int and stride == 0 and (type(size) is not int or size > 1)
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
 
 
-class _Unsupported(Exception):
-    pass
+def changed_in_place(fakes: list[torch.Tensor], before: list[int]) -> tuple[int, ...]:
+    """The positions of the tensors that were written to since they had these versions."""
+    written = tuple(i for i, fake in enumerate(fakes) if version(fake) != before[i])
+    if any(_overlaps(fakes[i]) for i in written):
+        raise RuntimeError("an expanded tensor is changed in place")  # FakeTensors never complain
+    return written
+
+
+def is_symbolic(tensor: torch.Tensor) -> bool:
+    """Whether a size, a stride or the offset of a tensor is a symbol."""
+    return (
+        not all(type(size) is int for size in tensor.shape)
+        or not all(type(stride) is int for stride in tensor.stride())
+        or type(tensor.storage_offset()) is not int
+    )
+
+
+def version(tensor: torch.Tensor) -> int:
+    """How often a tensor was written to."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+class Unsupported(Exception):
+    """The result of an operation can't be held by a graph."""
 
 
 class _DataDependent(Exception):
@@ -106,11 +155,12 @@ _PLAIN = (
 )  # fmt: skip
 
 
-class _Results:
+class Results:
     """Takes a result apart, given the tensors that went into the operation."""
 
-    def __init__(self, fakes: list[torch.Tensor]) -> None:
+    def __init__(self, fakes: list[torch.Tensor], symbolic: bool = False) -> None:
         self.fakes = fakes
+        self.symbolic = symbolic
         self.fresh: list[torch.Tensor] = []
 
     def wrap(self, value: Any) -> Any:
@@ -120,16 +170,18 @@ class _Results:
                 if value is fake:
                     return _core.ref(index)
             if not isinstance(value, FakeTensor):
-                raise _Unsupported("a tensor with data")
+                raise Unsupported("a tensor with data")
             for other in self.fresh:
                 if value is other:
-                    raise _Unsupported("one tensor twice")
+                    raise Unsupported("one tensor twice")
             self.fresh.append(value)
             return meta_of(value)
         if type(value) in _PLAIN:
             return value
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise _DataDependent("a value that depends on data")
+            if not self.symbolic:
+                raise _DataDependent("a value that depends on data")
+            return value
         if type(value) is list:
             return [self.wrap(item) for item in value]
         if isinstance(value, tuple):
@@ -139,10 +191,10 @@ class _Results:
             if hasattr(value, "_make"):
                 return type(value)._make(items)
             return type(value)(items)
-        raise _Unsupported(f"a result of type {type(value).__name__}")
+        raise Unsupported(f"a result of type {type(value).__name__}")
 
     def views(self) -> tuple[tuple[int, int], ...]:
-        """Which new tensors are views of which old ones."""
+        """Which new tensors are views of which old ones; -1 if one shares memory in another way, as `x.data` does."""
         found = []
         for number, tensor in enumerate(self.fresh):
             base = tensor._base
@@ -150,6 +202,10 @@ class _Results:
                 if base is not None and (base is fake or base is fake._base):
                     found.append((number, index))
                     break
+            else:
+                storage = tensor.untyped_storage()._cdata
+                if any(fake.untyped_storage()._cdata == storage for fake in self.fakes):
+                    found.append((number, -1))
         return tuple(found)
 
 
@@ -183,8 +239,8 @@ def propagate(
         expected: an outcome that should come again, or None.
 
     Returns:
-        (result, changes, views), or a text that says why the operation can't be captured: `!` first if it depends on
-        data, `?` if its result can't be held by a graph, `x` if it raised.
+        (result, changes, views, written), or a text that says why the operation can't be captured: `!` first if it
+        depends on data, `?` if its result can't be held by a graph, `x` if it raised.
     """
     outcome = _propagate(kind, target, args, kwargs or {}, inputs)
     if expected is not None and not _same(outcome, expected):
@@ -194,49 +250,52 @@ def propagate(
     return outcome
 
 
+def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any], mode: FakeTensorMode) -> Any:
+    """Call an operation with values in place of references."""
+
+    def convert(value: Any) -> Any:
+        kind = type(value)
+        if kind is _core.Ref:
+            return values[value.index]
+        if kind is list:
+            return [convert(item) for item in value]
+        if isinstance(value, tuple) and kind is not torch.Size:
+            items = [convert(item) for item in value]
+            return kind._make(items) if hasattr(value, "_make") else tuple(items)
+        if kind is dict:
+            return {key: convert(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(convert(value.start), convert(value.stop), convert(value.step))
+        return value
+
+    fake_args = convert(args)
+    fake_kwargs = convert(kwargs)
+    with mode:
+        if kind == 2:
+            return getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
+        return target(*fake_args, **fake_kwargs)
+
+
 def _propagate(
     kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
 ) -> Any:
     mode = fake_mode()
     try:
         fakes = {node: make_fake(meta, mode) for node, meta in inputs}
-
-        def convert(value: Any) -> Any:
-            kind = type(value)
-            if kind is _core.Ref:
-                return fakes[value.index]
-            if kind is list:
-                return [convert(item) for item in value]
-            if isinstance(value, tuple) and kind is not torch.Size:
-                items = [convert(item) for item in value]
-                return kind._make(items) if hasattr(value, "_make") else tuple(items)
-            if kind is dict:
-                return {key: convert(item) for key, item in value.items()}
-            if kind is slice:
-                return slice(convert(value.start), convert(value.stop), convert(value.step))
-            return value
-
-        versions = [fake._version for fake in fakes.values()]
-        fake_args = convert(args)
-        fake_kwargs = convert(kwargs)
-        with mode:
-            if kind == 2:
-                result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
-            else:
-                result = target(*fake_args, **fake_kwargs)
-        results = _Results(list(fakes.values()))
+        before = [version(fake) for fake in fakes.values()]
+        result = call(kind, target, args, kwargs, fakes, mode)
+        results = Results(list(fakes.values()))
         wrapped = results.wrap(result)
         changes = []
         for index, (fake, (_, meta)) in enumerate(zip(fakes.values(), inputs, strict=True)):
-            if fake._version != versions[index] and _overlaps(fake):
-                raise RuntimeError("an expanded tensor is changed in place")  # FakeTensors never complain
             now = meta_of(fake)
             if now is not meta:
                 changes.append((index, now))
-        return wrapped, tuple(changes), results.views()
-    except (DataDependentOutputException, DynamicOutputShapeException, _DataDependent) as error:
+        written = changed_in_place(list(fakes.values()), before)
+        return wrapped, tuple(changes), results.views(), written
+    except (*DATA_DEPENDENT, _DataDependent) as error:
         return f"!{error}"
-    except _Unsupported as error:
+    except Unsupported as error:
         return f"?{error}"
     except Exception as error:  # whatever it is, the program gets it by running the operation for real
         return f"x{type(error).__name__}: {error}"

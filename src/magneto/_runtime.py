@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from typing import Any
 
 import torch
@@ -20,20 +18,17 @@ class Twin(torch.Tensor):
     __torch_function__ = staticmethod(_core.torch_function)  # no Python frame in between
 
 
-_lock = threading.RLock()
-_torch_log = logging.getLogger("torch._subclasses.fake_tensor")
-
-
 def propagate(*args: Any) -> Any:
-    """What an operation gives; for one thread at a time, since a FakeTensorMode can't be used by two."""
-    with _lock:
-        _torch_log.disabled = (
-            True  # it writes down each operation that fails; the program does what it wants with it
-        )
-        try:
-            return _propagate.propagate(*args)
-        finally:
-            _torch_log.disabled = False
+    """What an operation gives, from metadata alone."""
+    with _propagate.alone():
+        return _propagate.propagate(*args)
+
+
+def symbols(scalars: bool, shapes: bool) -> Any:
+    """What a capture keeps its symbolic values in; made when it meets the first."""
+    from magneto import _symbols
+
+    return _symbols.Session(scalars, shapes)
 
 
 _tables = rules.tables()
@@ -48,6 +43,7 @@ _tables.update(
     replaced=_control.replaced,
     ignored=_control.ignored,
 )
+_tables["symbols"] = symbols
 _core.configure(_tables, Twin, propagate)
 
 

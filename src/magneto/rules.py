@@ -170,7 +170,7 @@ _NOT_RECORDED = {
 
 # Methods of torch.Tensor that need its data, or that change what a graph can't express.
 _BROKEN_METHODS = _words(
-    "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ backward "
+    "numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ backward "
     "register_hook register_post_accumulate_grad_hook data_ptr storage untyped_storage _typed_storage share_memory_ "
     "is_shared __reduce_ex__ __deepcopy__ __dlpack__ __contains__ retain_grad set_ __setstate__ __dir__ "
     "storage_offset is_pinned is_inference is_set_to _is_view _is_zerotensor is_coalesced dim_order"
@@ -181,6 +181,9 @@ _VALUE_METHODS = _words(
     "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ "
     "__contains__ __dlpack__"
 )
+
+# Methods that give the data of a tensor as numbers, and the rules for them.
+_NUMBER_METHODS = {"item": "item", "tolist": "tolist"}
 
 # Facts about this process, and settings that are part of the state that every entry is guarded by.
 _CONSTANT_FUNCTIONS = _words(
@@ -380,6 +383,8 @@ def _tensor_methods() -> dict[Any, str]:
             value = vars(cls).get(name)
             if value is not None and callable(value):
                 found[value] = _broken_rule(name)
+    for name, rule in _NUMBER_METHODS.items():
+        found[getattr(torch._C.TensorBase, name)] = rule
     return found
 
 

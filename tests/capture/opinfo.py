@@ -256,7 +256,7 @@ def compare(case: Case, calls: int = 2, exact: bool = True) -> Outcome:
             place = "" if not where else " at " + where[-1][0].co_qualname
             reasons.append(f"{reason}: {detail}{place}"[:300])
 
-        compiled = _core.Compiled(case.function, None, failed)
+        compiled = _core.Compiled(case.function, None, failed, fullgraph=True)
         text = ""
         for call in range(calls):
             captured = run(compiled, case)

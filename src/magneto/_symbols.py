@@ -1,0 +1,210 @@
+"""Values that depend on data, in one capture: sizes and numbers that are symbols of torch's own `ShapeEnv`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    PendingUnbackedSymbolNotFound,
+    ShapeEnv,
+    compute_unbacked_bindings,
+    guard_scalar,
+)
+
+from magneto import _core, _propagate
+
+_MEMOS = ("nonzero_memo", "item_memo", "unique_memo", "unique_consecutive_memo")
+
+
+@functools.cache
+def _consumers() -> tuple[frozenset[Any], frozenset[str]]:
+    """Functions and methods that ask for the value of a tensor, but give nothing whose size depends on it."""
+    from torch._dynamo.variables import torch as variables
+
+    return variables.ops_consuming_unbacked_scalars, variables.methods_consuming_unbacked_scalars
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+class Session:
+    """The symbols of one capture, and the FakeTensors that have them.
+
+    A tensor that took part in an operation with symbols keeps its FakeTensor: what depends on its data, such as how
+    many of its elements are not zero, is asked for once, until something writes to it.
+    """
+
+    def __init__(self, scalars: bool, shapes: bool) -> None:
+        self.shape_env = ShapeEnv(
+            allow_scalar_outputs=scalars,
+            allow_dynamic_output_shape_ops=shapes,
+            prefer_deferred_runtime_asserts_over_guards=False,
+        )
+        self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.live: list[tuple[weakref.ref[torch.Tensor], bool]] = []
+        self.ranges: dict[Any, Any] = {}
+
+    # ---- operations ----
+
+    def run(
+        self,
+        kind: int,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        inputs: list[tuple[int, Any, Any, bool]],
+        numbers: list[tuple[int, Any]],
+    ) -> Any:
+        """Run an operation on FakeTensors and symbols.
+
+        Args:
+            kind: 2 if `target` is the name of a method, else it is a function.
+            target: what to call.
+            args: the arguments, with references to nodes in place of tensors and numbers.
+            kwargs: the same by keyword.
+            inputs: for each tensor its node, metadata, FakeTensor (or None), and whether others may share its memory.
+            numbers: pairs of a node and its number.
+
+        Returns:
+            (result, changes, views, written, fakes of the inputs, fakes of the results or None, bindings), or a text
+            as `_propagate.propagate` gives it.
+        """
+        with _propagate.alone():
+            try:
+                return self._run(kind, target, args, kwargs or {}, inputs, numbers)
+            except (
+                GuardOnDataDependentSymNode,
+                PendingUnbackedSymbolNotFound,
+                *_propagate.DATA_DEPENDENT,
+            ) as error:
+                return f"!{_first_line(error)}"
+            except _propagate.Unsupported as error:
+                return f"?{error}"
+            except Exception as error:
+                # it may be the symbols that can't do it, and not the program that is wrong
+                symbols = numbers and (not inputs or "Sym" in str(error))
+                return f"{'!' if symbols else 'x'}{type(error).__name__}: {_first_line(error)}"
+
+    def _run(
+        self, kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, numbers: Any
+    ) -> Any:
+        fakes: dict[int, Any] = {}
+        for node, meta, fake, shared in inputs:
+            if fake is None:
+                fake = _propagate.make_fake(meta, self.mode)
+                self.live.append((weakref.ref(fake), shared))
+            fakes[node] = fake
+        before = [_propagate.version(fake) for fake in fakes.values()]
+        values = {**fakes, **dict(numbers)}
+        ignored: Any = contextlib.nullcontext()
+        functions, methods = _consumers()
+        if target is operator.setitem or target in (methods if kind == 2 else functions):
+            ignored = self.shape_env.ignore_fresh_unbacked_symbols()
+        with ignored:
+            result = _propagate.call(kind, target, args, kwargs, values, self.mode)
+        bindings = compute_unbacked_bindings(self.shape_env, result)
+        for symbol in bindings or ():
+            self.ranges[symbol] = self.shape_env.var_to_range.get(symbol)
+        given = list(fakes.values())
+        results = _propagate.Results(given, symbolic=True)
+        wrapped = results.wrap(result)
+        changes = []
+        for index, (fake, (_, meta, _, _)) in enumerate(zip(given, inputs, strict=True)):
+            now = _propagate.meta_of(fake)
+            if now is not meta and not _alike(now, meta):
+                changes.append((index, now))
+        written = tuple(i for i, fake in enumerate(given) if _propagate.version(fake) != before[i])
+        if written:
+            self.forget([given[i] for i in written])
+        storages = set(map(_storage, given))
+        kept: list[Any] = []
+        for tensor in results.fresh:
+            symbolic = _propagate.is_symbolic(tensor)
+            keep = symbolic or _storage(tensor) in storages
+            kept.append(tensor if keep else None)
+            if keep:
+                self.live.append((weakref.ref(tensor), False))
+        return wrapped, tuple(changes), results.views(), written, given, kept, bindings
+
+    # ---- what is known of a tensor's data ----
+
+    def forget(self, written: Iterable[torch.Tensor] = (), shared: bool = False) -> None:
+        """Tensors were written to: nothing is known any more of the data of whatever shares their memory.
+
+        `shared`: so was a tensor that others from outside may share memory with.
+        """
+        live = [(tensor, outside) for ref, outside in self.live if (tensor := ref()) is not None]
+        outside_storages = {_storage(tensor) for tensor, outside in live if outside}
+        storages = set(map(_storage, written))
+        if shared or storages & outside_storages:
+            storages |= outside_storages
+        for tensor, _ in live:
+            if _storage(tensor) in storages:
+                for name in _MEMOS:
+                    setattr(tensor, name, None)
+
+    # ---- numbers ----
+
+    def evaluate(self, number: Any) -> Any:
+        """The value of a number if it is known without its data; else a text that says what is not known."""
+        with _propagate.alone():
+            try:
+                return (guard_scalar(number),)
+            except GuardOnDataDependentSymNode as error:
+                return _first_line(error)
+
+    # ---- what is left to be checked when the graph runs ----
+
+    def may_fail(self) -> bool:
+        """Whether the capture took for granted what does not follow from the operations themselves."""
+        env = self.shape_env
+        return (
+            any(env.deferred_runtime_asserts.values())
+            or any(symbol in env.replacements for symbol in self.ranges)
+            or any(env.var_to_range.get(symbol) != found for symbol, found in self.ranges.items())
+        )
+
+    def finish(self, entry: _core.Entry) -> Any:
+        """What runs the graph with all checks; None if none of them can fail."""
+        if not self.may_fail():
+            return None
+        from magneto import _graph
+
+        module, _ = _graph.build(entry, self.mode)
+        return module.forward
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0]
+
+
+def _same_sizes(left: Any, right: Any) -> bool:
+    if len(left) != len(right):
+        return False
+    for a, b in zip(left, right, strict=True):
+        if isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt):
+            if a.node.expr != b.node.expr:
+                return False
+        elif type(a) is not type(b) or a != b:
+            return False
+    return True
+
+
+def _alike(left: Any, right: Any) -> bool:
+    """Whether two descriptions of one tensor with symbols say the same."""
+    return (
+        left.fake is not None
+        and left.fake is right.fake
+        and (left.dtype, left.device, left.flags) == (right.dtype, right.device, right.flags)
+        and _same_sizes(left.sizes, right.sizes)
+        and _same_sizes(left.strides, right.strides)
+    )
