@@ -424,8 +424,17 @@ number_positive(PyObject *number)
 static PyObject *
 number_invert(PyObject *number)
 {
-    PyObject *result;
-    return may_operate(number, number, &result) ? mg_record_unary(mg_capture_current, UNARY_INVERT, number) : result;
+    if (mg_number_kind(number) != MG_NUMBER_INT) {
+        PyObject *value = evaluate(mg_capture_current, number);
+        PyObject *result = value == NULL ? NULL : PyNumber_Invert(value);
+        Py_XDECREF(value);
+        return result;
+    }
+    PyObject *negative = number_negative(number), *one = PyLong_FromLong(1); /* symbols have no ~ */
+    PyObject *result = negative == NULL || one == NULL ? NULL : PyNumber_Subtract(negative, one);
+    Py_XDECREF(negative);
+    Py_XDECREF(one);
+    return result;
 }
 
 static PyObject *

@@ -298,4 +298,5 @@ def _propagate(
     except Unsupported as error:
         return f"?{error}"
     except Exception as error:  # whatever it is, the program gets it by running the operation for real
-        return f"x{type(error).__name__}: {error}"
+        depends = isinstance(error, RuntimeError) and "its data is not allocated yet" in str(error)
+        return f"{'!' if depends else 'x'}{type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
@@ -109,7 +110,7 @@ class Session:
         functions, methods = _consumers()
         if target is operator.setitem or target in (methods if kind == 2 else functions):
             ignored = self.shape_env.ignore_fresh_unbacked_symbols()
-        with ignored:
+        with ignored, enable_python_dispatcher():  # as TorchDynamo does: decompositions that know symbols
             result = _propagate.call(kind, target, args, kwargs, values, self.mode)
         bindings = compute_unbacked_bindings(self.shape_env, result)
         for symbol in bindings or ():
@@ -122,7 +123,7 @@ class Session:
             now = _propagate.meta_of(fake)
             if now is not meta and not _alike(now, meta):
                 changes.append((index, now))
-        written = tuple(i for i, fake in enumerate(given) if _propagate.version(fake) != before[i])
+        written = _propagate.changed_in_place(given, before)
         if written:
             self.forget([given[i] for i in written])
         storages = set(map(_storage, given))

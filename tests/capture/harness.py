@@ -293,6 +293,7 @@ def run(
     limit: int = 64,
     compile: Any = None,
     before: Callable[[], None] = lambda: None,
+    fullgraph: bool = False,
 ) -> Report:
     """Run a program on both sides; raises Difference where they are not the same. `before` is called before each step."""
     report = Report()
@@ -303,7 +304,7 @@ def run(
     compiled: list[Any] = []
 
     def core(function: Any) -> Any:
-        compiled.append(_core.Compiled(function, None, failed, None, limit))
+        compiled.append(_core.Compiled(function, None, failed, None, limit, fullgraph=fullgraph))
         return compiled[0]
 
     eager, captured = Side(text, None), Side(text, compile or core)
@@ -329,9 +330,15 @@ def run(
     return report
 
 
-def check(text: str, *steps: str, captured: bool = True, recaptures: bool | None = None) -> Report:
+def check(
+    text: str,
+    *steps: str,
+    captured: bool = True,
+    recaptures: bool | None = None,
+    fullgraph: bool = False,
+) -> Report:
     """Run a program, and assert that all of it was captured (or, if `captured` is False, that not all of it was)."""
-    report = run(text, steps)
+    report = run(text, steps, fullgraph=fullgraph)
     if captured:
         assert report.captured, f"not captured: {[str(failure) for failure in report.failures]}\n{text}"
         assert report.hits > 0
