@@ -45,7 +45,6 @@ struct MgTwin {
 };
 
 extern PyTypeObject MgTwin_Type;
-
 /* The Python class of twins, and where its slot is; set by mg_twin_init. */
 extern PyTypeObject *mg_twin_class;
 extern Py_ssize_t mg_twin_offset;
@@ -64,8 +63,6 @@ mg_twin_of(PyObject *object)
 
 int mg_twin_init(PyObject *twin_class);
 int mg_twin_types_ready(void);
-
-/* A new twin. */
 PyObject *mg_twin_new(MgMeta *meta, uint64_t capture);
 
 /* The FakeTensor that stands for a twin in operations with symbols, or NULL; borrowed. */
