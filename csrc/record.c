@@ -778,9 +778,11 @@ done:
 PyObject *
 mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count)
 {
+    capture->suspended++; /* what reads the state is no part of the program */
     PyObject *before = mg_rules_read_state();
     PyObject *result = before == NULL ? NULL : PyObject_Vectorcall(target, args, (size_t)count, NULL);
     PyObject *after = result == NULL ? NULL : mg_rules_read_state();
+    capture->suspended--;
     int same = after == NULL ? -1 : PyObject_RichCompareBool(before, after, Py_EQ);
     Py_XDECREF(before);
     Py_XDECREF(after);
