@@ -219,6 +219,11 @@ def _first_difference(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
+def seed(number: int) -> None:
+    """As torch.manual_seed, which also notes the whole stack for each kind of device that might be used later."""
+    torch.default_generator.manual_seed(number)
+
+
 class Side:
     """One of the two executions of a program."""
 
@@ -232,7 +237,7 @@ class Side:
         Side.number += 1
         exec(PRELUDE, self.space)
         self.known = set(self.space)
-        torch.manual_seed(0)
+        seed(0)
         filename = f"<program {Side.number}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         exec(compile_text(text, filename), self.space)
@@ -240,7 +245,7 @@ class Side:
         self.local: dict[str, Any] = {"f": compile(self.space["f"])} if compile is not None else {}
 
     def step(self, text: str) -> tuple[Any, ...]:
-        torch.manual_seed(7)
+        seed(7)
         random.seed(7)
         torch.utils.hooks.RemovableHandle.next_id = self.hooks
         torch.set_default_dtype(self.dtype)

@@ -1,9 +1,10 @@
 """Runs each test many times in one process, and reports those that leave more behind each time.
 
-A test is first run a few times to fill caches. Then it is run again and again, and after each run three
-figures are taken: the blocks that CPython's allocator has given out, the objects that its garbage collector
-knows, and the bytes that malloc has given out. A figure that grew in *every* run is suspect; the test is then
-measured once more, over more runs, and only if the figure still grows each time is it reported as a leak.
+A test is first run to fill caches. Then it is run again, and after each run three figures are taken: the blocks
+that CPython's allocator has given out, the objects that its garbage collector knows, and the bytes that malloc has
+given out. What leaks grows in *every* run, so a few runs clear most tests. One with a figure that grew in each is
+suspect: it is warmed up further and measured again, over more runs and then over many, and only if the figure still
+grows each time is it reported as a leak.
 
     python tests/leaks/hunt.py [--warmups N] [--runs N] [--interpreted] [pytest arguments]
 """
@@ -69,11 +70,14 @@ def clear_caches() -> None:
     linecache.clearcache()
     sys._clear_type_cache()
     for name, module in list(sys.modules.items()):
-        registry = getattr(module, "__warningregistry__", None)
-        if isinstance(registry, dict):  # torch.ops makes up any attribute that it is asked for
+        content = getattr(module, "__dict__", None)
+        if type(content) is not dict:  # torch puts other things there, which make up what they are asked for
+            continue
+        registry = content.get("__warningregistry__")
+        if registry:
             registry.clear()
         if name in ("typing", "inspect", "tokenize", "fnmatch", "ast"):
-            for value in list(vars(module).values()):
+            for value in list(content.values()):
                 if isinstance(value, functools._lru_cache_wrapper):
                     value.cache_clear()
     for clean in getattr(sys.modules.get("typing"), "_cleanups", ()):
@@ -84,7 +88,8 @@ def measure() -> Figures:
     """Take the three figures, when all garbage is gone."""
     clear_caches()
     for _ in range(3):
-        gc.collect()
+        if gc.collect() == 0:
+            break
     return Figures(sys.getallocatedblocks(), len(gc.get_objects()), malloc_bytes_in_use())
 
 
@@ -125,6 +130,9 @@ class Hunter:
             if before is not None:
                 _core.interpret_all(before)
             self.forget_finished_fixtures(item)
+
+    def terminal(self, item: pytest.Item) -> pytest.TerminalReporter:
+        return item.config.pluginmanager.get_plugin("terminalreporter")  # type: ignore[no-any-return]
 
     def forget_finished_fixtures(self, item: pytest.Item) -> None:
         """Drop what a fixture that outlives the test (tmp_path_factory, say) keeps of each run.
@@ -182,16 +190,19 @@ class Hunter:
     def hunt(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         reports = self.run_once(item)
         if all(report.passed for report in reports):
-            for _ in range(self.warmups - 1):
-                self.run_once(item)
-            growth = self.growth(item, self.runs)
-            if self.suspects(growth):
-                growth = self.growth(item, self.runs * 3)
+            growth: list[Figures] = []
+            for warmups, runs in ((1, 2), (self.warmups, self.runs), (0, self.runs * 3)):
+                for _ in range(warmups):
+                    self.run_once(item)
+                growth = self.growth(item, runs)
+                if not self.suspects(growth):
+                    break
             grown = self.suspects(growth)
             self.hunted += 1
             if grown:
                 steps = "; ".join(f"{name} {[getattr(step, name) for step in growth]}" for name in grown)
                 self.leaks.append(f"{item.nodeid}: {steps}")
+                self.terminal(item).write_line(f"\nleaks: {self.leaks[-1]}")  # now: the run may take long
                 reports[1].outcome = "failed"
                 reports[1].longrepr = f"leaks: {steps}"
         for report in reports:
@@ -212,8 +223,12 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--warmups", type=int, default=3, help="runs before the first measurement")
-    parser.add_argument("--runs", type=int, default=4, help="measured runs")
+    parser.add_argument(
+        "--warmups", type=int, default=3, help="runs of a suspect before it is measured again"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=4, help="measured runs of a suspect; then three times as many"
+    )
     parser.add_argument(
         "--interpreted",
         action="store_true",
