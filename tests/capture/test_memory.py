@@ -1,0 +1,223 @@
+"""What a compiled callable holds: references stay level over many calls and captures, and all goes when it goes.
+
+The counts are compared after the first calls, so caches are full; what leaks one reference for each call shows as
+thousands.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import magneto
+from magneto import _core
+
+pytestmark = pytest.mark.no_leak_hunt("counts references itself, over many calls")
+
+# With the interpreter's checks, and under a sanitizer, a call takes ten times as long.
+CALLS = 50_000 if _core.checks else 1_000_000
+CAPTURES = 200 if _core.checks else 1_000
+SLACK = 60  # references and blocks: far fewer than one for each call or capture
+
+
+class Thing:
+    kind = "thing"
+
+    def __init__(self) -> None:
+        self.number = 3
+        self.items = [1, 2, 3]
+        self.table: dict[str, Any] = {"a": 1.5, "b": None}
+        self.weight = torch.ones(2)
+        self.count = 0
+
+    def half(self) -> float:
+        return self.number / 2
+
+
+thing = Thing()
+stored = [1, (2, 3)]
+
+
+def figures(objects: tuple[Any, ...]) -> list[int]:
+    gc.collect()
+    return [sys.getrefcount(each) for each in objects] + [sys.getallocatedblocks()]
+
+
+def check_level(objects: tuple[Any, ...], run: Callable[[], None]) -> None:
+    """Run something until a run leaves the reference counts of the objects, and the number of blocks, as they were.
+
+    CPython keeps some freed memory for later, up to a bound, so the first runs may leave blocks behind.
+    """
+    growth = []
+    before = figures(objects)
+    for _ in range(5):
+        run()
+        now = figures(objects)
+        growth = [new - old for new, old in zip(now, before, strict=True)]
+        if max(growth) < SLACK and min(growth[:-1]) > -SLACK:
+            return
+        before = now
+    raise AssertionError(f"it grows each time: {growth}")
+
+
+def call(function: Callable[..., Any], times: int, *args: Any, **kwargs: Any) -> None:
+    for _ in range(times):
+        function(*args, **kwargs)
+
+
+def parts(function: Callable[..., Any], x: torch.Tensor) -> tuple[Any, ...]:
+    return (
+        function, function.__code__, x, torch.float32, thing, thing.items, thing.table, thing.weight, stored, stored[1],
+        Thing, None, True, 3, "thing", Thing.half,
+    )  # fmt: skip
+
+
+def reads(x: Any, n: Any = 3, *rest: Any, key: str = "a", **more: Any) -> Any:
+    return x.shape[0], n, thing.half(), thing.table[key], thing.items[-1], stored[1], rest, more, Thing.kind
+
+
+def writes(x: Any) -> Any:
+    thing.count = thing.items[0] + 1
+    thing.items[1] = x
+    thing.items[1] = 2
+    thing.table["b"] = [thing]
+    thing.table["b"] = None
+    return [x, thing, {"x": (x, thing.items)}, lambda: x]
+
+
+def computes(x: Any) -> Any:
+    y = x * thing.weight + thing.number
+    return y, [y, x], y.shape
+
+
+def breaks(x: Any) -> Any:
+    y = x + 1
+    sys.getrefcount(None)  # C code that nobody knows
+    return [y, thing.items, thing]
+
+
+@pytest.mark.parametrize(
+    "function, times", [(reads, CALLS), (writes, CALLS), (computes, CALLS // 20), (breaks, CALLS // 20)]
+)
+def test_hits_keep_references_level(function: Callable[..., Any], times: int) -> None:
+    x = torch.ones(2)
+    compiled = magneto.compile(function, backend="eager")
+    arguments = ((x, 3, stored), {"key": "a", "z": thing}) if function is reads else ((x,), {})
+    call(compiled, 10, *arguments[0], **arguments[1])
+    captures = compiled.captures
+    check_level(parts(function, x), lambda: call(compiled, times, *arguments[0], **arguments[1]))
+    assert compiled.captures == captures
+
+
+def raises(x: Any) -> Any:
+    y = x + thing.number
+    if x.shape[0] == 2:
+        raise ValueError(y.shape, thing)
+    return y
+
+
+def test_calls_that_raise_keep_references_level() -> None:
+    x = torch.ones(2)
+    compiled = magneto.compile(raises, backend="eager")
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            with pytest.raises(ValueError, match="2"):
+                compiled(x)
+
+    run(10)
+    check_level(parts(raises, x), lambda: run(CALLS // 100))
+
+
+def unsupported(x: Any) -> Any:
+    with torch.no_grad():
+        y = [x + 1, thing]
+        memoryview(b"abc")[0]  # an object of a kind that is not looked into
+        return y
+
+
+@pytest.mark.parametrize("function", [reads, writes, computes, breaks, raises, unsupported])
+@pytest.mark.parametrize("stops", [False, True])
+def test_captures_keep_references_level(function: Callable[..., Any], stops: bool) -> None:
+    x = torch.ones(2)
+    compiled = _core.Compiled(function, None, lambda *_: None)
+    compiled.breaks = stops
+
+    def capture(times: int) -> None:
+        for _ in range(times):
+            compiled.reset()
+            try:
+                compiled(x)
+            except ValueError:
+                assert function is raises
+
+    capture(10)
+    captures = compiled.captures
+    check_level(parts(function, x), lambda: capture(CAPTURES))
+    assert compiled.captures >= captures + CAPTURES
+
+
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "graphs"])
+def test_all_that_a_callable_holds_is_freed_with_it(backend: str, stops: bool) -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
+            self.register_buffer("seen", torch.zeros(2))
+            self.kept: list[Any] = []
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.layer(x)
+            self.seen += 1
+            self.kept = [y]
+            if stops:
+                sys.getrefcount(None)
+            inner = lambda t: t + self.seen  # noqa: E731
+            return inner(y)
+
+    compilations = []
+
+    def graphs(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        compilations.append(len(inputs))
+        return graph.forward
+
+    model, x = Model(), torch.ones(3, 2)
+    compiled = magneto.compile(model, backend="eager" if backend == "eager" else graphs)
+    for _ in range(3):
+        result = compiled(x)
+    result = [result, compiled(torch.ones(4, 2))]
+    assert (len(compilations) > 0) == (backend == "graphs")
+    references = [
+        weakref.ref(each)
+        for each in (
+            model,
+            model.layer,
+            model.layer.weight,
+            model.seen,
+            x,
+            result[0],
+            result[1],
+            Model,
+            Model.forward,
+        )
+    ]
+    del model, x, result, compiled, Model
+    gc.collect()
+    assert [reference() for reference in references] == [None] * len(references)
+
+
+def test_arguments_are_not_kept() -> None:
+    compiled = magneto.compile(breaks, backend="eager")
+    for _ in range(3):
+        x = torch.ones(2)
+        result = compiled(x)
+        references = [weakref.ref(x), weakref.ref(result[0])]
+        del x, result
+        assert [reference() for reference in references] == [None, None]
