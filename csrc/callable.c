@@ -342,6 +342,8 @@ now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+enum { EMPTY_BYTES = 64 }; /* of bits, for the slots of a frame: larger frames are left to CPython */
+
 /* What is captured: a call, or the rest of a frame. */
 typedef struct {
     PyObject *const *args;
@@ -350,6 +352,7 @@ typedef struct {
     MgFrame *frame; /* NULL for a call */
     MgUnit *next;
     PyObject **sp;
+    MgPaths changing; /* sources whose values keep changing */
 } Subject;
 
 /* One try of a capture. */
@@ -377,6 +380,7 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     capture->stop_reason = try->stop_reason;
     capture->allow_scalars = self->fullgraph || mg_callable_scalars;
     capture->allow_shapes = self->fullgraph || mg_callable_shapes;
+    capture->changing = subject->changing;
     PyObject *result = subject->frame != NULL
                            ? mg_trace_frame(capture, subject->frame, subject->next, subject->sp)
                            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
@@ -680,8 +684,6 @@ done:
 
 /* ---- continuing after a break ---- */
 
-enum { EMPTY_BYTES = 64 }; /* of bits, for the slots of a frame: larger frames are left to CPython */
-
 /* Which slots are empty: those of dead locals are not told apart. MG_ERR if the frame is too large. */
 static int
 find_empty(MgFrame *frame, int offset, int depth, uint8_t *empty)
@@ -727,6 +729,39 @@ find_point(MgCompiled *self, MgFrame *frame, int offset, int depth, const uint8_
                                                 .depth = depth,
                                                 .empty = copy};
     return &self->points[self->point_count++];
+}
+
+static uint64_t
+path_of(const MgProgram *guards, int step)
+{
+    const MgStep *at = &guards->steps[step];
+    return mg_source_path(&at->source, at->base < 0 ? 0 : path_of(guards, at->base));
+}
+
+/* A point has entries, and none fits: finds the plain values that two of them do not like. MG_OK or MG_ERR. */
+static int
+note_changes(MgPoint *point, MgFrame *frame)
+{
+    MgPaths once = {.count = 0};
+    for (int i = 0; i < point->entry_count; i++) {
+        const MgProgram *guards = &point->entries[i]->guards;
+        PyObject **registers = PyMem_Malloc(sizeof(PyObject *) * (size_t)(guards->step_count + 1));
+        int failed = -1;
+        int fits = registers == NULL ? -1 : mg_guard_run(guards, frame->localsplus, registers, &failed);
+        PyMem_Free(registers);
+        if (fits < 0) {
+            return MG_ERR;
+        }
+        if (fits > 0 || failed < 0 || guards->checks[failed].kind != MG_GUARD_VALUE) {
+            continue;
+        }
+        uint64_t path = path_of(guards, guards->checks[failed].source);
+        if (mg_paths_have(&once, path)) {
+            mg_paths_add(&point->changing, path);
+        }
+        mg_paths_add(&once, path);
+    }
+    return MG_OK;
 }
 
 static int
@@ -785,7 +820,11 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         if (point->entry_count >= limit) {
             return MG_CONTINUE_PLAIN;
         }
+        if (note_changes(point, frame) < 0) {
+            return MG_CONTINUE_ERROR;
+        }
         Subject subject = {.frame = frame, .next = next, .sp = sp};
+        subject.changing = point->changing;
         MgEntry *entry = capture_subject(self, &subject);
         if (entry == NULL && PyErr_Occurred()) {
             return MG_CONTINUE_ERROR;

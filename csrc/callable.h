@@ -9,11 +9,12 @@ typedef struct {
     PyCodeObject *code; /* strong */
     PyObject *globals;  /* strong */
     int offset, depth;
-    uint8_t *empty; /* owned: a bit for each slot, set if the slot is empty and somebody may look */
+    uint8_t *empty;    /* owned: a bit for each slot, set if the slot is empty and somebody may look */
     MgEntry **entries; /* strong, most recent first */
     int entry_count;
     int failures;
-    int given_up; /* nothing to capture here: left to CPython */
+    MgPaths changing; /* sources whose values keep changing */
+    int given_up;     /* nothing to capture here: left to CPython */
 } MgPoint;
 
 typedef struct {

@@ -5,6 +5,7 @@
 
 #include "exit.h"
 #include "hook.h"
+#include "lazy.h"
 
 #include <stdarg.h>
 #include <structmember.h>
@@ -148,6 +149,7 @@ mg_capture_free(MgCapture *capture)
         Py_XDECREF(capture->arguments[i]);
     }
     mg_exit_clear(capture);
+    mg_lazy_free(capture);
     PyMem_Free(capture->snapshots);
     PyMem_Free(capture->arguments);
     PyMem_Free(capture->nodes);

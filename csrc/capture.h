@@ -102,6 +102,8 @@ typedef struct {
 
 extern PyTypeObject MgRef_Type;
 
+typedef struct MgLazy MgLazy; /* see lazy.c */
+
 typedef struct MgCapture MgCapture;
 struct MgCapture {
     uint64_t number;
@@ -132,7 +134,9 @@ struct MgCapture {
     PyObject *interrupt;   /* strong: what a signal handler raised; it goes to the caller, past all captured frames */
     int addresses;         /* addresses of objects may have been read: by their default repr or hash */
     int direct;            /* the next frame is called by captured code, not by C code */
-    int quiet;             /* > 0 while tensors are reached that nobody has used yet */
+    MgLazy *lazy;          /* owned: plain values that nobody has looked at yet */
+    int lazy_count;
+    int quiet; /* > 0 while tensors are reached that nobody has used yet */
 
     /* values that depend on data; see symbol.c */
     PyObject *symbols; /* strong: the session that symbolic values belong to; NULL while there are none */
@@ -144,6 +148,8 @@ struct MgCapture {
     int can_break; /* a snapshot is wanted if the capture must stop */
     long stop;     /* stop before this instruction, 0 for never */
     MgReason stop_reason;
+    long stopped;          /* the instruction of the root that could not be captured; 0 if it is another frame's */
+    MgPaths changing;      /* sources whose values differ from call to call */
     long restart;          /* the capture must be made again, up to this instruction; 0 if not */
     long mark_step, mark;  /* the last instruction that was started, and mg_exit_mark before it */
     MgSnapshot *snapshots; /* owned, innermost first */

@@ -5,6 +5,7 @@
  * returned. Nothing outside changes before the graph has run to its end. */
 #include "entry.h"
 
+#include "lazy.h"
 #include "rules.h"
 #include "shadow.h"
 #include "world.h"
@@ -593,6 +594,9 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     }
     entry->outputs = maker.planner.outputs;
     entry->output_count = maker.planner.output_count;
+    if (status == MG_OK) {
+        status = mg_lazy_guard(capture, result == NULL ? capture->stopped : 0);
+    }
     if (status == MG_OK) {
         status = guard_distinct(capture);
     }

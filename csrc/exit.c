@@ -124,6 +124,7 @@ mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject 
     }
     else if (innermost) {
         result = snapshot_add(capture, frame, before, before_sp, 0);
+        capture->stopped = frame == capture->root ? step : 0;
     }
     else if (capture->restart == 0 && !capture->inner_lost && capture->inner_direct && after != NULL) {
         result = snapshot_add(capture, frame, after, after_sp, 1);

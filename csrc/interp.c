@@ -21,6 +21,7 @@
 #include "callable.h"
 #include "check.h"
 #include "except.h"
+#include "lazy.h"
 #include "match.h"
 #include "ops.h"
 #include "record.h"
@@ -994,7 +995,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(UNPACK_SEQUENCE) {
-        STOP_IF(capture != NULL && mg_trace_unpackable(capture, &TOP()) < 0);
+        STOP_IF(capture != NULL && (frame == capture->root ? mg_trace_unpack(capture, &TOP(), oparg)
+                                                           : mg_trace_unpackable(capture, &TOP())) < 0);
         ERROR_IF(capture != NULL && PyErr_Occurred());
         PyObject *sequence = POP();
         PyObject **items = PyTuple_CheckExact(sequence)  ? ((PyTupleObject *)sequence)->ob_item
@@ -1644,6 +1646,10 @@ instrument:
                 if (swallowed || chained) {
                     goto error;
                 }
+                goto stopped;
+            }
+            if (capture->lazy_count > 0 && frame == capture->root &&
+                mg_lazy_use(capture, frame, next, opcode, oparg, sp, break_step) < 0) {
                 goto stopped;
             }
         }

@@ -4,6 +4,7 @@
  * shared stays shared. Containers are made before their parts, so that cycles close. */
 #include "plan.h"
 
+#include "lazy.h"
 #include "record.h"
 #include "rules.h"
 #include "shadow.h"
@@ -479,6 +480,10 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     uintptr_t known = (uintptr_t)mg_table_get(&plan->known, value, NULL);
     if (known != 0) {
         return (int)known - 1;
+    }
+    MgSource *lazy = mg_lazy_source(capture, value);
+    if (lazy != NULL) {
+        return add_node(plan, (MgPlanNode){.kind = MG_PLAN_SOURCE, .index = lazy->id});
     }
     PyTypeObject *type = Py_TYPE(value);
     MgRecord *record = mg_world_record(capture, value);

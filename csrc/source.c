@@ -310,3 +310,42 @@ mg_sources_free(MgSources *sources)
     mg_table_free(&sources->known);
     *sources = (MgSources){0};
 }
+
+uint64_t
+mg_source_path(const MgSource *source, uint64_t base)
+{
+    uint64_t parts[] = {(uint64_t)source->kind, (uint64_t)source->index,
+                        source->key != NULL && PyUnicode_CheckExact(source->key) ? (uint64_t)PyObject_Hash(source->key)
+                                                                                 : (uint64_t)(uintptr_t)source->key};
+    uint64_t path = base;
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(parts); i++) {
+        path = (path ^ parts[i]) * 0x9e3779b97f4a7c15u;
+        path ^= path >> 29;
+    }
+    return path;
+}
+
+int
+mg_paths_have(const MgPaths *paths, uint64_t path)
+{
+    for (int i = 0; i < paths->count; i++) {
+        if (paths->items[i] == path) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void
+mg_paths_add(MgPaths *paths, uint64_t path)
+{
+    const int room = (int)Py_ARRAY_LENGTH(paths->items);
+    if (mg_paths_have(paths, path)) {
+        return;
+    }
+    if (paths->count == room) {
+        memmove(paths->items, paths->items + 1, sizeof(uint64_t) * (size_t)(room - 1));
+        paths->count--;
+    }
+    paths->items[paths->count++] = path;
+}

@@ -49,6 +49,18 @@ MgSource *mg_source_get(MgSources *sources, MgSourceKind kind, MgSource *base, P
  * be reached. `base` is what the base source gave. Runs no Python code. */
 PyObject *mg_source_load(const MgSource *source, PyObject *base, PyObject *const *arguments);
 
+/* Some sources, by numbers that are the same in each capture: what mg_source_path gives. */
+typedef struct {
+    uint64_t items[16];
+    int count;
+} MgPaths;
+
+/* A number for a source that follows from its description alone, given that of its base. */
+uint64_t mg_source_path(const MgSource *source, uint64_t base);
+
+int mg_paths_have(const MgPaths *paths, uint64_t path);
+void mg_paths_add(MgPaths *paths, uint64_t path); /* the oldest makes room */
+
 /* The source as Python text, as in L['self'].layer.weight. New. */
 PyObject *mg_source_text(const MgSource *source);
 

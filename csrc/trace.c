@@ -5,6 +5,7 @@
 #include "except.h"
 #include "hook.h"
 #include "interp.h"
+#include "lazy.h"
 #include "ops.h"
 #include "record.h"
 #include "rules.h"
@@ -195,6 +196,33 @@ mg_trace_unpackable(MgCapture *capture, PyObject **slot)
         return MG_OK;
     }
     return mg_trace_expose(capture, slot);
+}
+
+int
+mg_trace_unpack(MgCapture *capture, PyObject **slot, int count)
+{
+    MgRecord *record = PyTuple_CheckExact(*slot) ? mg_world_record(capture, *slot) : NULL;
+    if (record == NULL || record->kind != MG_KIND_TUPLE || PyTuple_GET_SIZE(*slot) != count) {
+        return mg_trace_unpackable(capture, slot);
+    }
+    PyObject *seen = mg_capture_guard_length(capture, record->source, count) < 0 ? NULL : PyTuple_New(count);
+    for (int i = 0; seen != NULL && i < count; i++) {
+        PyObject *item = PyTuple_GET_ITEM(*slot, i);
+        MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ITEM, record->source, NULL, i);
+        PyObject *view = source == NULL                               ? NULL
+                         : source->view == NULL && mg_lazy_fits(item) ? mg_lazy_new(capture, item, source)
+                                                                      : mg_world_reach(capture, item, source);
+        if (view == NULL) {
+            Py_CLEAR(seen);
+            break;
+        }
+        PyTuple_SET_ITEM(seen, i, view);
+    }
+    if (seen == NULL) {
+        return MG_ERR;
+    }
+    Py_SETREF(*slot, seen);
+    return MG_OK;
 }
 
 int

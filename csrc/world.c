@@ -11,6 +11,7 @@
 #include "control.h"
 #include "except.h"
 #include "exit.h"
+#include "lazy.h"
 #include "record.h"
 #include "rules.h"
 #include "shadow.h"
@@ -89,6 +90,10 @@ mg_world_record(MgCapture *capture, PyObject *object)
 PyObject *
 mg_world_identity(MgCapture *capture, PyObject *object)
 {
+    PyObject *value = mg_lazy_value(capture, object);
+    if (value != NULL) {
+        return value;
+    }
     MgRecord *record = mg_table_get(&capture->views, object, NULL);
     return record != NULL ? record->object : object;
 }
@@ -932,7 +937,8 @@ enter_point(MgCapture *capture, MgFrame *frame)
             }
             continue;
         }
-        PyObject *view = mg_world_reach(capture, value, source);
+        PyObject *view =
+            mg_lazy_fits(value) ? mg_lazy_new(capture, value, source) : mg_world_reach(capture, value, source);
         if (view == NULL) {
             return MG_ERR;
         }
@@ -1019,7 +1025,8 @@ mg_world_enter_root(MgCapture *capture, MgFrame *frame)
         if (value == NULL) {
             continue;
         }
-        PyObject *view = mg_world_reach(capture, value, source);
+        PyObject *view =
+            mg_lazy_fits(value) ? mg_lazy_new(capture, value, source) : mg_world_reach(capture, value, source);
         if (view == NULL) {
             return MG_ERR;
         }

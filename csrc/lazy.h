@@ -1,0 +1,27 @@
+/* Numbers and strings that captured code merely passes on, and which are then not guarded. */
+#ifndef MG_LAZY_H
+#define MG_LAZY_H
+
+#include "capture.h"
+
+/* What captured code sees of a plain value that the root frame holds, at `source`: a copy that is known by its identity. New. */
+PyObject *mg_lazy_new(MgCapture *capture, PyObject *value, MgSource *source);
+
+/* 1 if a value may be seen that way: numbers but no bools, strings. */
+int mg_lazy_fits(PyObject *value);
+
+/* The source of such a copy, and what it is a copy of; or NULL. Borrowed. */
+MgSource *mg_lazy_source(const MgCapture *capture, PyObject *value);
+PyObject *mg_lazy_value(const MgCapture *capture, PyObject *value);
+
+/* An instruction of the root is about to be executed: notes which of its operands count from now on. MG_ERR if one
+ * changes from call to call, so that the capture stops here. */
+int mg_lazy_use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opcode, int oparg, PyObject **sp,
+                long step);
+
+/* Guards all that was used; what was used only by the instruction with number `stopped` was not. MG_OK or MG_ERR. */
+int mg_lazy_guard(MgCapture *capture, long stopped);
+
+void mg_lazy_free(MgCapture *capture);
+
+#endif
