@@ -744,10 +744,10 @@ note_changes(MgPoint *point, MgFrame *frame)
 {
     MgPaths once = {.count = 0};
     for (int i = 0; i < point->entry_count; i++) {
-        const MgProgram *guards = &point->entries[i]->guards;
+        MgProgram *guards = &point->entries[i]->guards;
         PyObject **registers = PyMem_Malloc(sizeof(PyObject *) * (size_t)(guards->step_count + 1));
         int failed = -1;
-        int fits = registers == NULL ? -1 : mg_guard_run(guards, frame->localsplus, registers, &failed);
+        int fits = registers == NULL ? -1 : mg_guard_run_all(guards, frame->localsplus, registers, &failed);
         PyMem_Free(registers);
         if (fits < 0) {
             return MG_ERR;

@@ -18,24 +18,19 @@ PROGRAMS = {**programs_values.PROGRAMS, **programs_flow.PROGRAMS}
 
 # What torch.compile puts into fewer graphs, or captures more of, and why.
 WORSE: dict[str, str] = {
-    "assert that fails": "torch.compile records torch._assert_async, which raises another error, and later; we break and raise eager's",
-    "max of tensors": "torch.compile records torch.maximum, which gives a new tensor and another answer for NaN; max() gives one of its arguments",
+    "assert that fails": "torch.compile records torch._assert_async, which raises another error, and later",
+    "max of tensors": "torch.compile records torch.maximum: a new tensor, and another answer for NaN",
     "numpy of a sum": "torch.compile runs numpy's functions as torch's; a break leaves them to numpy",
     "eval": "the text of eval() is code that is not looked into",
 }
 
 
 class Count:
-    """How much of a program one call has captured."""
+    """What was captured by one call: how many graphs were made, and how many operations ran in them."""
 
     def __init__(self) -> None:
         self.graphs = 0
         self.operations = 0
-
-    def add(self, operations: int) -> None:
-        if operations:
-            self.graphs += 1
-            self.operations += operations
 
 
 def compiled(function: Any) -> _core.Compiled:
@@ -69,7 +64,8 @@ def count_of_magneto(text: str, step: str) -> Count:
         harness.Side(text, compile).step(step)
     count = Count()
     for entry in made[0].entries():
-        count.add(entry.operations)
+        count.graphs += entry.operations > 0
+        count.operations += entry.operations * entry.hits
     return count
 
 
@@ -78,8 +74,14 @@ def count_of_torch(text: str, step: str) -> Count:
     count = Count()
 
     def backend(module: torch.fx.GraphModule, _inputs: Any) -> Any:
-        count.add(sum(node.op.startswith("call") for node in module.graph.nodes))
-        return module.forward
+        operations = sum(node.op.startswith("call") for node in module.graph.nodes)
+        count.graphs += operations > 0
+
+        def run(*args: Any) -> Any:
+            count.operations += operations
+            return module.forward(*args)
+
+        return run
 
     torch._dynamo.reset()
     side = harness.Side(text, lambda function: torch.compile(function, backend=backend, dynamic=False))
