@@ -305,7 +305,7 @@ static int
 compile_entry(MgCompiled *self, MgEntry *entry)
 {
     PyObject *compiled = Py_NewRef(Py_None);
-    if (self->compile != Py_None && entry->node_count > 0) {
+    if (self->compile != Py_None && entry->node_count > entry->input_count) {
         Py_SETREF(compiled, PyObject_CallOneArg(self->compile, (PyObject *)entry));
         if (compiled == NULL) {
             return MG_ERR;

@@ -333,7 +333,11 @@ mg_control_text(PyObject *callable)
     PyObject *name = PyObject_GetAttrString(callable, "__qualname__");
     PyObject *module = name == NULL ? NULL : PyObject_GetAttrString(callable, "__module__");
     PyObject *text = NULL, *reason = NULL;
-    if (module == NULL || !PyUnicode_Check(name) || !PyUnicode_Check(module)) {
+    if (name != NULL && PyUnicode_Check(name) && Py_IS_TYPE(callable, &PyMethodDescr_Type)) {
+        PyErr_Clear();
+        text = Py_NewRef(name);
+    }
+    else if (module == NULL || !PyUnicode_Check(name) || !PyUnicode_Check(module)) {
         PyErr_Clear();
         text = PyObject_Repr(callable);
     }

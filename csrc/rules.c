@@ -510,8 +510,12 @@ unknown_call(MgCapture *capture, PyObject *callable)
     if (!PyCallable_Check(callable)) {
         return PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", Py_TYPE(callable)->tp_name);
     }
+    capture->suspended++; /* a repr may be Python code */
+    PyObject *text = mg_control_text(callable);
+    capture->suspended--;
     capture->clean = capture->pure;
-    mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
+    mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, text == NULL ? NULL : "%U", text);
+    Py_XDECREF(text);
     return NULL;
 }
 

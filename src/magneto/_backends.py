@@ -21,7 +21,7 @@ from torch._guards import (
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from magneto import _core, _graph, exc
+from magneto import _control, _core, _graph, exc
 from magneto._config import config
 
 log = logging.getLogger("magneto")
@@ -94,16 +94,29 @@ class Compiler:
     """What the core calls with a new entry: makes the graph and has the backend compile it."""
 
     def __init__(
-        self, backend: Backend, function: Any = None, seen: Callable[[fx.GraphModule], None] | None = None
+        self,
+        backend: Backend,
+        function: Any = None,
+        seen: Callable[[fx.GraphModule], None] | None = None,
+        observer: Any = None,
     ) -> None:
         self.backend = backend
         self.seen = seen
         self.function = function
+        self.observer = observer
+
+    def _chosen(self) -> Backend:
+        """The backend, or the one that the stance asks for."""
+        if _control.is_first_by_aot() and self.observer is not None and not self.observer.recompiled:
+            return _look_up("aot_eager")
+        return self.backend
 
     def __call__(self, entry: _core.Entry) -> Any:
         """What the backend made, with its guard on the inputs if it has one; None if the core is to run the graph."""
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+        if entry.operations == 0:  # nothing for a backend
+            return None
         symbols = entry.symbols
         shapes = ShapeEnv(assume_static_by_default=True) if symbols is None else symbols.shape_env
         module, inputs = _graph.build(
@@ -121,7 +134,7 @@ class Compiler:
             context.tensor_to_context[tensor] = _static_shape(tensor, node._dynamo_source)
         try:
             with compile_context(CompileContext(number)), tracing(context):
-                compiled = self.backend(module, inputs)
+                compiled = self._chosen()(module, inputs)
             if not callable(compiled):
                 raise TypeError(f"a backend must give a callable, and this one gave {compiled!r}")
         except Exception as error:

@@ -48,8 +48,8 @@ class Settings:
         from magneto import _runtime as _runtime  # sets the core up
 
         backend = self.find()
-        observer = _events.Observer(name or exc.name_of(function), self.fullgraph)
-        compiler = None if backend is None else _backends.Compiler(backend, function, seen)
+        observer = _events.Observer(name or exc.name_of(function), self.fullgraph, function)
+        compiler = None if backend is None else _backends.Compiler(backend, function, seen, observer)
         compiled = _core.Compiled(
             function,
             compiler,

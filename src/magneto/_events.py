@@ -8,7 +8,7 @@ import traceback
 import warnings
 from typing import Any
 
-from magneto import _core, _stack, exc
+from magneto import _core, _logs, _stack, exc
 from magneto._config import config
 from magneto._counters import counters
 
@@ -40,9 +40,11 @@ class BreakReason:
 class Observer:
     """The core's ear for one compiled callable."""
 
-    def __init__(self, name: str, fullgraph: bool) -> None:
+    def __init__(self, name: str, fullgraph: bool, function: Any = None) -> None:
         self.name = name
         self.fullgraph = fullgraph
+        self.writer = _logs.Writer(function, name)
+        self.recompiled = False
         self.reasons: list[BreakReason] | None = None
         self.seconds = 0.0
 
@@ -56,6 +58,7 @@ class Observer:
             stats["calls_captured"] += operations
             stats["unique_graphs"] += 1
         self.seconds += seconds
+        self.writer.captured(entry, seconds)
 
     def stopped(
         self, outcome: str, name: str, text: str, detail: str | None, where: _stack.Stack | None
@@ -63,7 +66,7 @@ class Observer:
         """A capture was aborted. The call is made in CPython ("skip"), or the graph ends there and another one begins
         ("break"), or this has to raise ("error"), as it may in any case."""
         if name == "FORBIDDEN":
-            frames = "".join(traceback.StackSummary.from_list(_stack.user_frames(where)).format())
+            frames = _stack.format_frames(_stack.user_frames(where))
             raise AssertionError(f"Attempt to trace forbidden callable {detail}\n\nfrom user code:\n{frames}")
         self.failed(name, text, detail, where, outcome)
 
@@ -76,22 +79,27 @@ class Observer:
         reason = BreakReason(name, text, detail, _core.reasons()[name][1], _stack.user_frames(where))
         if self.reasons is not None:
             self.reasons.append(reason)
+        if name not in OWN_ERRORS:
+            self.writer.stopped("error" if self.fullgraph else outcome, reason)
         if name in OWN_ERRORS:
             log.debug("%s is run in CPython: %s", self.name, reason)
             return
         if self.fullgraph or outcome == "error":
             counters["unimplemented"][text] += 1
             raise exc.Unsupported(name, text, detail, reason.hint, reason.user_stack)
+        what = "the graph of %s ends: %s" if outcome == "break" else "%s is run in CPython: %s"
         if config.verbose:
-            frames = "".join(traceback.StackSummary.from_list(reason.user_stack).format())
-            log.warning("%s is run in CPython: %s\n%s%s", self.name, reason, frames, reason.hint)
+            frames = _stack.format_frames(reason.user_stack)
+            log.warning(what + "\n%s%s", self.name, reason, frames, reason.hint)
         else:
-            log.info("%s is run in CPython: %s", self.name, reason)
+            log.info(what, self.name, reason)
 
     def missed(self, texts: list[str], at_limit: bool) -> bool:
         """A call fits no entry. True if this need not be told again at this limit."""
         guard = texts[0] if texts else ""
+        self.recompiled = True
         if not at_limit:
+            self.writer.missed(texts)
             for text in texts:
                 counters["recompiles"][text] += 1
             if config.error_on_recompile:

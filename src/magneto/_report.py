@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from magneto import _core, exc
+from magneto import _core, _stack, exc
 from magneto._compile import Settings, find_compiled, with_frame
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class ExplainOutput:
     graphs: list[fx.GraphModule]
     graph_count: int
     graph_break_count: int
+    """Between graphs: one less than there are graphs. A break with nothing to capture on one side is a reason below."""
     break_reasons: list[BreakReason]
     op_count: int
     ops_per_graph: list[list[Any]]
@@ -41,8 +42,10 @@ class ExplainOutput:
             lines.append(f"  Break Reason {number}:")
             lines.append(f"    Reason: {reason.reason}" + (f": {reason.detail}" if reason.detail else ""))
             lines.append("    User Stack:")
-            lines += [f"      {frame}: {frame.line}" for frame in reason.user_stack]
-            lines.append(f"    Hint: {reason.hint}")
+            for frame in reason.user_stack:
+                lines += [f"    {line}" for line in _stack.format_frame(frame).splitlines()]
+            if reason.hint:
+                lines.append(f"    Hint: {reason.hint}")
         lines.append("Ops per Graph:")
         for number, operations in enumerate(self.ops_per_graph, 1):
             lines.append(f"  Ops {number}:")
@@ -78,7 +81,7 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Any:
         return ExplainOutput(
             graphs=graphs,
             graph_count=len(graphs),
-            graph_break_count=len(observer.reasons),
+            graph_break_count=max(len(graphs) - 1, 0),
             break_reasons=observer.reasons,
             op_count=sum(map(len, operations)),
             ops_per_graph=operations,

@@ -62,6 +62,32 @@ def user_frames(stack: Stack | None) -> list[traceback.FrameSummary]:
     return [summary(pair[0], pair[1]) for pair in own or pairs]
 
 
+def format_frame(frame: traceback.FrameSummary) -> str:
+    """A frame as in a traceback, with what it was doing marked on its line even where that is the whole line."""
+    text = f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n'
+    line = frame._original_line.rstrip() if hasattr(frame, "_original_line") else (frame.line or "")
+    if not line.strip():
+        return text
+    shown = line.lstrip()
+    text += f"    {shown}\n"
+    if frame.colno is None or frame.end_colno is None:
+        return text
+    start = _characters(line, frame.colno)
+    end = _characters(line, frame.end_colno) if frame.end_lineno == frame.lineno else len(line)
+    indent = len(line) - len(shown)
+    return text + " " * (4 + max(start - indent, 0)) + "^" * max(end - start, 1) + "\n"
+
+
+def _characters(line: str, column: int) -> int:
+    """A column counted in bytes, as the compiler does, in characters."""
+    return len(line.encode()[:column].decode(errors="replace"))
+
+
+def format_frames(frames: list[traceback.FrameSummary]) -> str:
+    """Frames as in a traceback, innermost last."""
+    return "".join(map(format_frame, frames))
+
+
 class Formatter:
     """Texts of stacks; frames that occur again are formatted once."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
+from magneto import _stack
+
 __all__ = [
     "BackendCompilerFailed",
     "FailOnRecompileLimitHit",
@@ -47,7 +49,7 @@ class Unsupported(MagnetoError):
         if self.detail:
             text += f": {self.detail}"
         if self.stack:
-            text += "\n\nfrom user code:\n" + "".join(traceback.StackSummary.from_list(self.stack).format())
+            text += "\n\nfrom user code:\n" + _stack.format_frames(self.stack)
         text += f"\nreason: {self.reason}"
         if self.hint:
             text += f"\nhint: {self.hint}"

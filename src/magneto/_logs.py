@@ -1,0 +1,139 @@
+"""What `TORCH_LOGS` and `torch._logging.set_logs` ask for, written by torch's own artifact loggers.
+
+Levels, handlers and formats are those that the user has set up for torch.compile. A log that is off costs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+from typing import Any
+
+import torch
+from torch._guards import CompileContext, CompileId, compile_context
+from torch._logging._internal import getArtifactLogger
+
+from magneto import _core, _stack
+
+_NAME = "torch._dynamo.magneto"  # below the logger that TORCH_LOGS="dynamo" is about
+
+log = logging.getLogger(_NAME)
+
+
+@functools.cache
+def artifact(name: str) -> logging.Logger:
+    """The logger of an artifact, such as "graph_breaks"."""
+    return getArtifactLogger(_NAME, name)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def is_on(name: str) -> bool:
+    """Whether anyone wants to read this artifact."""
+    return artifact(name).isEnabledFor(logging.DEBUG)
+
+
+class Writer:
+    """Writes about one compiled callable."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, function: Any, name: str) -> None:
+        self.name = name
+        self.function = function
+        self.number = next(self._numbers)
+        self.captures = 0
+
+    def _write(self, logger: logging.Logger, level: int, text: str, *args: Any) -> None:
+        """With the number of the callable and of its capture in front, as in [0/1]."""
+        number = CompileId(frame_id=self.number, frame_compile_id=self.captures)
+        with compile_context(CompileContext(number)):
+            logger.log(level, text, *args, stacklevel=3)
+
+    def _place(self) -> str:
+        function = getattr(self.function, "__func__", self.function)
+        code = getattr(function, "__code__", None)
+        return f"{self.name} in {code.co_filename}:{code.co_firstlineno}" if code else self.name
+
+    def captured(self, entry: _core.Entry, seconds: float) -> None:
+        """A capture succeeded."""
+        if log.isEnabledFor(logging.INFO):
+            self._write(
+                log, logging.INFO, "captured %s: %d operations, %d guards, in %.2f ms",
+                self._place(), entry.operations, len(entry.guards()), seconds * 1e3,
+            )  # fmt: skip
+        if is_on("guards"):
+            guards = "\n".join(f"| +- {guard}" for guard in entry.guards())
+            self._write(artifact("guards"), logging.DEBUG, "\nGUARDS of %s:\n%s", self._place(), guards)
+        if entry.operations and (is_on("graph") or is_on("graph_code") or is_on("graph_sizes")):
+            self._graph(entry)
+        self.captures += 1
+
+    def _graph(self, entry: _core.Entry) -> None:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        from magneto import _graph
+
+        module = _graph.build(entry, FakeTensorMode(), function=self.function)[0]
+        name = f"__compiled_fn_{self.number}_{self.captures}"
+        if is_on("graph_code"):
+            code = module.print_readable(print_output=False, include_stride=True, include_device=True)
+            self._write(
+                artifact("graph_code"), logging.DEBUG, "TRACED GRAPH\n ===== %s =====\n %s\n", name, code
+            )
+        if is_on("graph"):
+            rows = [("opcode", "name", "target", "args", "kwargs")]
+            rows += [
+                (node.op, node.name, str(node.target), str(node.args), str(node.kwargs))
+                for node in module.graph.nodes
+            ]
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+            lines.insert(1, "  ".join("-" * width for width in widths))
+            self._write(
+                artifact("graph"),
+                logging.DEBUG,
+                "TRACED GRAPH\n ===== %s =====\n %s\n",
+                name,
+                "\n ".join(lines),
+            )
+        if is_on("graph_sizes"):
+            sizes = []
+            for node in module.graph.nodes:
+                value = node.meta.get("example_value")
+                if isinstance(value, torch.Tensor):
+                    sizes.append(f"{node.name}: {tuple(value.size())}")
+            self._write(
+                artifact("graph_sizes"), logging.DEBUG, "TRACED GRAPH TENSOR SIZES\n===== %s =====\n%s\n",
+                name, "\n".join(sizes),
+            )  # fmt: skip
+
+    def stopped(self, outcome: str, reason: Any) -> None:
+        """A graph ends, or there is none."""
+        if not is_on("graph_breaks"):
+            return
+        frame = reason.user_stack[-1] if reason.user_stack else None
+        where = f" at {frame.filename}:{frame.lineno}" if frame is not None else ""
+        text = f"Graph break in user code{where}\nGraph Break Reason: {reason.reason}"
+        if reason.detail:
+            text += f": {reason.detail}"
+        text += f"\n  Reason: {reason.name}"
+        if reason.hint:
+            text += f"\n  Hint: {reason.hint}"
+        if outcome == "skip":
+            text += f"\n  No graph was made: {self.name} runs in CPython from here on"
+        text += "\n\nUser code traceback:\n" + _stack.format_frames(reason.user_stack)
+        self._write(artifact("graph_breaks"), logging.DEBUG, "%s", text)
+
+    def missed(self, texts: list[str]) -> None:
+        """There will be another capture, because what was captured does not fit."""
+        for name, shown in (("recompiles", texts[:1]), ("recompiles_verbose", texts)):
+            if is_on(name):
+                newest = self.captures - 1
+                failures = "\n".join(
+                    f"    - {self.number}/{newest - i}: {text}" for i, text in enumerate(shown)
+                )
+                self._write(
+                    artifact(name), logging.DEBUG,
+                    "Recompiling function %s\n    triggered by the following guard failure(s):\n%s",
+                    self._place(), failures,
+                )  # fmt: skip
