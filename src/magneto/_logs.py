@@ -24,7 +24,7 @@ log = logging.getLogger(_NAME)
 @functools.cache
 def artifact(name: str) -> logging.Logger:
     """The logger of an artifact, such as "graph_breaks"."""
-    return getArtifactLogger(_NAME, name)  # type: ignore[no-any-return, no-untyped-call]
+    return getArtifactLogger(_NAME, name)
 
 
 def is_on(name: str) -> bool:
