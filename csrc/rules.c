@@ -1419,6 +1419,12 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         Py_XDECREF(descriptor);
         return result;
     }
+    if (type == &PyStaticMethod_Type) { /* the function that it wraps, which never changes */
+        PyObject *function = type->tp_descr_get(callable, NULL, (PyObject *)type);
+        PyObject *result = function == NULL ? NULL : mg_rules_call(capture, function, args, nargsf, kwnames);
+        Py_XDECREF(function);
+        return result;
+    }
     if (PyWeakref_CheckRefExact(callable) && count == 0 && kwnames == NULL) {
         return call_weakref(capture, callable);
     }
@@ -1461,7 +1467,7 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
             if (mg_world_guard_lookup(capture, type, name) < 0) {
                 return NULL;
             }
-            if (Py_TYPE(function)->tp_descr_get == NULL) {
+            if (Py_TYPE(function)->tp_descr_get == NULL || Py_IS_TYPE(function, &PyStaticMethod_Type)) {
                 return mg_rules_call(capture, function, args, nargsf, kwnames);
             }
             return call_with_self(capture, function, callable, args, count, kwnames);
