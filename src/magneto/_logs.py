@@ -73,7 +73,8 @@ class Writer:
 
         from magneto import _graph
 
-        module = _graph.build(entry, FakeTensorMode(), function=self.function)[0]
+        shapes = None if entry.symbols is None else entry.symbols.shape_env
+        module = _graph.build(entry, FakeTensorMode(shape_env=shapes), function=self.function)[0]
         name = f"__compiled_fn_{self.number}_{self.captures}"
         if is_on("graph_code"):
             code = module.print_readable(print_output=False, include_stride=True, include_device=True)

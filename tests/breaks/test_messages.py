@@ -72,9 +72,9 @@ def marked(text: str) -> list[str]:
 def test_the_instruction_is_marked():
     def f(x):
         y = x + 1
-        return y * 2 + y.item()
+        return y * 2 + len(y.numpy())
 
-    assert marked(str(error_of(f, torch.ones(())))) == ["y.item()"]
+    assert marked(str(error_of(f, X))) == ["y.numpy()"]
 
 
 def test_a_whole_line_is_marked_too():
@@ -87,30 +87,30 @@ def test_a_whole_line_is_marked_too():
 
 def test_an_instruction_of_several_lines_is_marked_to_the_end_of_its_first():
     def f(x):
-        return x + int(
-            x.sum()
+        return x + magneto.graph_break(
+            "here"
         )  # fmt: skip
 
-    assert marked(str(error_of(f, X)))[-1].startswith("int(")
+    assert marked(str(error_of(f, X)))[-1].startswith("magneto.graph_break(")
 
 
 def test_a_line_with_letters_beyond_ascii_is_marked_right():
     def f(x):
-        return (x + len("äöü"), x.tolist())
+        return (x + len("äöü"), x.numpy())
 
-    assert marked(str(error_of(f, X))) == ["x.tolist()"]
+    assert marked(str(error_of(f, X))) == ["x.numpy()"]
 
 
 def test_all_frames_of_the_user_are_shown():
     def inner(x):
-        return x.item()
+        return x.numpy()
 
     def outer(x):
         return inner(x) + 1
 
-    error = error_of(outer, torch.ones(()))
+    error = error_of(outer, X)
     assert [frame.name for frame in error.stack] == ["outer", "inner"]
-    assert marked(str(error)) == ["inner(x)", "x.item()"]
+    assert marked(str(error)) == ["inner(x)", "x.numpy()"]
     assert error.stack[0].filename == __file__
 
 
@@ -129,8 +129,7 @@ def test_library_frames_are_not_shown():
     ("body", "reason", "detail"),
     [
         ("if x.sum() > 0: pass", "DATA_DEPENDENT", None),
-        ("x.sum().item()", "TENSOR_VALUE", "item"),
-        ("x.tolist()", "TENSOR_VALUE", "tolist"),
+        ("x.numpy()", "TENSOR_VALUE", "numpy"),
         ("print(x)", "OUTPUT", "builtins.print"),
         ("open('/dev/null')", "OUTPUT", "open"),
         ("import time; time.time()", "UNKNOWN_CALL", "time.time"),
