@@ -5,6 +5,7 @@
  * returned. Nothing outside changes before the graph has run to its end. */
 #include "entry.h"
 
+#include "alias.h"
 #include "lazy.h"
 #include "rules.h"
 #include "shadow.h"
@@ -66,7 +67,7 @@ is_unchanged(MgCapture *capture, PyObject *now, PyObject *before)
         return 1;
     }
     MgRecord *record = mg_world_record(capture, before);
-    return record != NULL && record->object == before && record->view == now;
+    return record != NULL && record->object == before && record->view == mg_twin_original(now);
 }
 
 static int

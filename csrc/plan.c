@@ -4,6 +4,7 @@
  * shared stays shared. Containers are made before their parts, so that cycles close. */
 #include "plan.h"
 
+#include "alias.h"
 #include "lazy.h"
 #include "record.h"
 #include "rules.h"
@@ -477,7 +478,8 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
 {
     MgCapture *capture = planner->capture;
     MgPlan *plan = planner->plan;
-    uintptr_t known = (uintptr_t)mg_table_get(&plan->known, value, NULL);
+    PyObject *original = mg_twin_original(value);
+    uintptr_t known = (uintptr_t)mg_table_get(&plan->known, original, NULL);
     if (known != 0) {
         return (int)known - 1;
     }
@@ -502,8 +504,12 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
         if (twin->capture != capture->number) {
             return refuse(planner, value);
         }
-        int output = output_index(planner, twin->node);
-        return output < 0 ? -1 : add_node(plan, (MgPlanNode){.kind = MG_PLAN_OUTPUT, .index = output});
+        int output = output_index(planner, mg_twin_node(value));
+        int node = output < 0 ? -1 : add_node(plan, (MgPlanNode){.kind = MG_PLAN_OUTPUT, .index = output});
+        if (node >= 0 && mg_table_set(&plan->known, original, NULL, (void *)(uintptr_t)(node + 1)) < 0) {
+            return -1;
+        }
+        return node;
     }
     if (mg_is_number(value)) {
         return add_number(planner, value);

@@ -6,6 +6,7 @@
  * capture ends before it, and the program gets its error from running it. */
 #include "record.h"
 
+#include "alias.h"
 #include "rules.h"
 #include "symbol.h"
 #include "world.h"
@@ -107,10 +108,10 @@ void
 mg_record_name(MgCapture *capture, PyObject *value, PyObject *name)
 {
     if (value != NULL && mg_is_twin(value)) {
-        MgTwin *twin = mg_twin_of(value);
-        if (twin->node >= 0 && twin->capture == capture->number && capture->nodes[twin->node].kind != MG_NODE_INPUT &&
-            capture->nodes[twin->node].name == NULL) {
-            capture->nodes[twin->node].name = Py_NewRef(name);
+        int node = mg_twin_node(value);
+        if (node >= 0 && mg_twin_of(value)->capture == capture->number && capture->nodes[node].kind != MG_NODE_INPUT &&
+            capture->nodes[node].name == NULL) {
+            capture->nodes[node].name = Py_NewRef(name);
         }
     }
 }
@@ -121,7 +122,8 @@ mg_record_name(MgCapture *capture, PyObject *value, PyObject *name)
 typedef struct {
     MgCapture *capture;
     PyObject *key;     /* list: the propagation key */
-    PyObject *twins;   /* list: the twins, in order of appearance */
+    PyObject *twins;   /* list: the twins, in order of appearance; never an alias */
+    PyObject *aliases; /* list or NULL: the aliases among the arguments, and the references to their tensors, in turn */
     PyObject *numbers; /* list: the numbers that depend on data; NULL if there are none */
     int symbolic;      /* there are symbols among the arguments */
 } Mapping;
@@ -143,6 +145,26 @@ key_add_size(Mapping *mapping, PyObject *type, Py_ssize_t size)
     return result;
 }
 
+/* Shapes are worked out with references to tensors; the graph gets references to the aliases, see use_aliases. */
+static int
+note_alias(Mapping *mapping, PyObject *alias, PyObject *ref)
+{
+    if (mapping->aliases == NULL && (mapping->aliases = PyList_New(0)) == NULL) {
+        return MG_ERR;
+    }
+    return PyList_Append(mapping->aliases, alias) < 0 ? MG_ERR : PyList_Append(mapping->aliases, ref);
+}
+
+static void
+use_aliases(Mapping *mapping)
+{
+    for (Py_ssize_t i = 0; mapping->aliases != NULL && i < PyList_GET_SIZE(mapping->aliases); i += 2) {
+        int node = mg_twin_node(PyList_GET_ITEM(mapping->aliases, i));
+        ((MgRef *)PyList_GET_ITEM(mapping->aliases, i + 1))->index = node;
+        mapping->capture->nodes[node].users++;
+    }
+}
+
 static PyObject *
 map_twin(Mapping *mapping, PyObject *value)
 {
@@ -155,18 +177,25 @@ map_twin(Mapping *mapping, PyObject *value)
         return NULL;
     }
     mapping->symbolic = mapping->symbolic || mg_twin_fake(twin) != NULL;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(mapping->twins); i++) {
-        if (PyList_GET_ITEM(mapping->twins, i) == value) { /* the same tensor once more */
-            PyObject *number = PyLong_FromSsize_t(i);
-            int result = number == NULL ? MG_ERR : key_add(mapping, number);
-            Py_XDECREF(number);
-            return result < 0 ? NULL : new_ref(twin->node);
-        }
-    }
-    if (key_add(mapping, (PyObject *)twin->meta) < 0 || PyList_Append(mapping->twins, value) < 0) {
+    PyObject *original = mg_twin_original(value), *ref = new_ref(twin->node);
+    if (ref == NULL || (original != value && note_alias(mapping, value, ref) < 0)) {
+        Py_XDECREF(ref);
         return NULL;
     }
-    return new_ref(twin->node);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(mapping->twins); i++) {
+        if (PyList_GET_ITEM(mapping->twins, i) == original) { /* the same tensor once more */
+            PyObject *number = PyLong_FromSsize_t(i);
+            if (number == NULL || key_add(mapping, number) < 0) {
+                Py_CLEAR(ref);
+            }
+            Py_XDECREF(number);
+            return ref;
+        }
+    }
+    if (key_add(mapping, (PyObject *)twin->meta) < 0 || PyList_Append(mapping->twins, original) < 0) {
+        Py_CLEAR(ref);
+    }
+    return ref;
 }
 
 static PyObject *
@@ -580,9 +609,8 @@ wrap_result(Wrapping *wrapping, PyObject *result, int node)
         if (same == NULL) {
             return NULL;
         }
-        mg_twin_of(same)->node = node;
         Py_SETREF(wrapping->capture->nodes[node].value, Py_NewRef((PyObject *)mg_twin_of(same)->meta));
-        return Py_NewRef(same);
+        return mg_twin_new_alias(same, node);
     }
     if (!PyTuple_Check(result) && !PyList_Check(result)) {
         return Py_NewRef(result);
@@ -745,6 +773,7 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         Py_DECREF(outcome);
         goto done;
     }
+    use_aliases(&mapping);
     int node = add_node(capture, (MgNode){.kind = kind,
                                           .target = Py_NewRef(target),
                                           .args = Py_NewRef(mapped_args),
@@ -769,6 +798,7 @@ done:
     Py_XDECREF(state);
     Py_XDECREF(mapping.key);
     Py_XDECREF(mapping.twins);
+    Py_XDECREF(mapping.aliases);
     Py_XDECREF(mapping.numbers);
     Py_XDECREF(mapped_args);
     Py_XDECREF(mapped_kwargs);

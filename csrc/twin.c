@@ -5,10 +5,11 @@
  * shape is answered from its metadata. */
 #include "twin.h"
 
+#include "alias.h"
 #include <structmember.h>
 
 PyTypeObject *mg_twin_class;
-Py_ssize_t mg_twin_offset;
+Py_ssize_t mg_twin_offset, mg_twin_alias_offset;
 
 static PyObject *interned; /* strong: (dtype, device, flags, sizes, strides) -> MgMeta */
 
@@ -213,6 +214,38 @@ mg_twin_fake(const MgTwin *twin)
     return twin->meta->fake != NULL ? twin->meta->fake : twin->fake;
 }
 
+static void
+alias_dealloc(MgAlias *self)
+{
+    Py_XDECREF(self->original);
+    PyObject_Free(self);
+}
+
+static PyTypeObject MgAlias_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.AliasInfo",
+    .tp_basicsize = sizeof(MgAlias),
+    .tp_dealloc = (destructor)alias_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+PyObject *
+mg_twin_new_alias(PyObject *twin, int node)
+{
+    PyObject *original = mg_twin_original(twin);
+    PyObject *arguments[3] = {(PyObject *)mg_twin_class, mg_torch.empty_meta, Py_False};
+    PyObject *object = PyObject_Vectorcall(mg_torch.make_subclass, arguments, 3, NULL);
+    MgAlias *alias = object == NULL ? NULL : PyObject_New(MgAlias, &MgAlias_Type);
+    if (alias == NULL) {
+        Py_XDECREF(object);
+        return NULL;
+    }
+    alias->original = Py_NewRef(original);
+    alias->node = node;
+    *(MgTwin **)((char *)object + mg_twin_offset) = (MgTwin *)Py_NewRef((PyObject *)mg_twin_of(original));
+    *(MgAlias **)((char *)object + mg_twin_alias_offset) = alias;
+    return object;
+}
+
 void
 mg_twin_join(MgTwin *twin, MgTwin *other)
 {
@@ -225,23 +258,32 @@ mg_twin_join(MgTwin *twin, MgTwin *other)
 int
 mg_twin_types_ready(void)
 {
-    return PyType_Ready(&MgMeta_Type) < 0 || PyType_Ready(&MgTwin_Type) < 0 ? MG_ERR : MG_OK;
+    return PyType_Ready(&MgMeta_Type) < 0 || PyType_Ready(&MgTwin_Type) < 0 || PyType_Ready(&MgAlias_Type) < 0 ? MG_ERR
+                                                                                                               : MG_OK;
+}
+
+/* Where a slot of the class of twins is. -1 with an exception if it has none of this name. */
+static Py_ssize_t
+slot_offset(PyObject *twin_class, const char *name)
+{
+    PyObject *slot = PyType_Check(twin_class) ? PyObject_GetAttrString(twin_class, name) : NULL;
+    Py_ssize_t offset =
+        slot != NULL && Py_IS_TYPE(slot, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)slot)->d_member->offset : -1;
+    Py_XDECREF(slot);
+    if (offset < 0) {
+        PyErr_Format(PyExc_TypeError, "the class of twins needs a slot %s", name);
+    }
+    return offset;
 }
 
 int
 mg_twin_init(PyObject *twin_class)
 {
-    PyObject *slot = PyObject_GetAttrString(twin_class, "_magneto");
-    if (slot == NULL) {
+    mg_twin_offset = slot_offset(twin_class, "_magneto");
+    mg_twin_alias_offset = mg_twin_offset < 0 ? -1 : slot_offset(twin_class, "_alias");
+    if (mg_twin_alias_offset < 0) {
         return MG_ERR;
     }
-    if (!PyType_Check(twin_class) || !Py_IS_TYPE(slot, &PyMemberDescr_Type)) {
-        Py_DECREF(slot);
-        PyErr_SetString(PyExc_TypeError, "the class of twins needs a slot _magneto");
-        return MG_ERR;
-    }
-    mg_twin_offset = ((PyMemberDescrObject *)slot)->d_member->offset;
     mg_twin_class = (PyTypeObject *)Py_NewRef(twin_class);
-    Py_DECREF(slot);
     return MG_OK;
 }

@@ -34,7 +34,7 @@ typedef struct MgTwin MgTwin;
 struct MgTwin {
     PyObject_HEAD
     MgMeta *meta;     /* strong */
-    int node;         /* index in the recording, -1 while it is not there */
+    int node;         /* where it comes from: index in the recording, -1 while it is not there */
     MgSource *source; /* of an outside tensor, else NULL; borrowed from the capture */
     PyObject *real;   /* strong: the outside tensor, else NULL */
     PyObject *fake;   /* strong: the FakeTensor of an operation with symbols that it took part in, else NULL */

@@ -8,6 +8,7 @@
  * shadow that stands for the object; reads look there first. */
 #include "world.h"
 
+#include "alias.h"
 #include "control.h"
 #include "except.h"
 #include "exit.h"
@@ -83,6 +84,7 @@ mg_world_find(MgCapture *capture, PyObject *object)
 MgRecord *
 mg_world_record(MgCapture *capture, PyObject *object)
 {
+    object = mg_twin_original(object);
     MgRecord *record = mg_world_find(capture, object);
     return record != NULL ? record : mg_table_get(&capture->views, object, NULL);
 }
@@ -90,6 +92,7 @@ mg_world_record(MgCapture *capture, PyObject *object)
 PyObject *
 mg_world_identity(MgCapture *capture, PyObject *object)
 {
+    object = mg_twin_original(object);
     PyObject *value = mg_lazy_value(capture, object);
     if (value != NULL) {
         return value;

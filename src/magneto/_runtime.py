@@ -13,7 +13,7 @@ from magneto._compile import is_compiling
 class Twin(torch.Tensor):
     """Stands for a tensor during a capture: no data, and every torch function on it is recorded."""
 
-    __slots__ = ("_magneto",)
+    __slots__ = ("_alias", "_magneto")
 
     __torch_function__ = staticmethod(_core.torch_function)  # no Python frame in between
 

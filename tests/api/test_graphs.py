@@ -403,6 +403,17 @@ def rows(x, y):
     return [a * b for a, b in zip(x, y)], list(x), [*map(torch.relu, y)], list(reversed(x))
 
 
+def given_back(x, y):
+    z = x + 0
+    w = z.add_(1).mul_(y)
+    z += 2
+    v = z.float()
+    u = z.contiguous()
+    torch.add(x, y, out=z)
+    y.zero_()
+    return z * 2, w * 3, v * 4, u + y, F.dropout(u, 0.5, training=False) - z
+
+
 class Axis(enum.IntEnum):
     ROWS = 0
 
@@ -413,7 +424,17 @@ def numbers(x, y):
 
 @pytest.mark.parametrize(
     "program",
-    [globals_and_arguments, stored, closure, switches_of_grad_mode, autocast, summed, rows, numbers],
+    [
+        globals_and_arguments,
+        stored,
+        closure,
+        switches_of_grad_mode,
+        autocast,
+        summed,
+        rows,
+        numbers,
+        given_back,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_order_and_names_are_those_of_torch_compile(program):

@@ -225,6 +225,52 @@ def f(x):
 [type(v).__name__ for v in f(X)]
 f(X)[1]["zz"]
 f(X)[:10]
+### what an operation gives back is its argument
+class A: pass
+a = A(); a.l = []
+def f(x):
+    z = x + 0
+    w = z.add_(1)
+    v = w.to(z.dtype).contiguous()
+    a.z, a.w = z, w
+    a.l.append(v)
+    return w is z, v is z, w is x, z * 2, w * 3, (z, [w], {"v": v}), id(w) == id(z), isinstance(w, torch.Tensor)
+---
+(lambda r: (r, r[5][0] is r[5][1][0], r[5][2]["v"] is r[5][0], a.z is a.w, a.l[-1] is a.z))(f(X))
+(lambda r: (r, r[5][0] is r[5][1][0], r[5][2]["v"] is r[5][0], a.z is a.w, a.l[-1] is a.z))(f(Y))
+### an argument given back is the argument
+W = T(3)
+l = [W]
+def f(x):
+    y = x.add_(1)
+    v = W.float()
+    l[0] = v
+    W.mul_(2)
+    return y, v, [y.view_as(x), x], y is x, v is W
+---
+(lambda x: (lambda r: (r, r[0] is x, r[2][1] is x, r[1] is W, l[0] is W))(f(x)))(X.clone())
+(lambda x: (lambda r: (r, r[0] is x, r[2][1] is x, r[1] is W, l[0] is W))(f(x)))(Y.clone())
+W
+### shapes change for all names of a tensor
+def f(x):
+    y = x + 1
+    z = y.t_()
+    w = z.unsqueeze_(0)
+    return y.shape, z.shape, w.shape, y is w, y + 1, z * 2, torch.stack([y, z, w])
+---
+f(X)
+f(Y)
+f(T(4, 2))
+### gradients through what is given back
+W = T(3).requires_grad_(True)
+def f(x):
+    y = x * 1
+    z = y.mul_(W)
+    return y * 2 + z, z.requires_grad, y.requires_grad
+---
+f(X)[0].sum().backward()
+f(Y)[0].sum().backward()
+W
 """)
 
 NOT_CAPTURED: dict[str, str] = {}
