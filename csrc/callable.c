@@ -636,7 +636,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         }
         self->told = enough ? limit + 1 : 0;
     }
-    if (fits == 0 || self->skip > 0 || self->entry_count >= limit) {
+    if (fits == 0 || self->plain || self->skip > 0 || self->entry_count >= limit) {
         self->skip -= self->skip > 0;
         result = call_plainly(self, args, nargsf, kwnames);
         goto done;
@@ -1028,6 +1028,7 @@ static PyMemberDef compiled_members[] = {
     {"failures", T_INT, offsetof(MgCompiled, failures), READONLY, "How often capture was aborted."},
     {"breaks", T_INT, offsetof(MgCompiled, breaks), 0, "Whether graphs may end at a break."},
     {"fullgraph", T_INT, offsetof(MgCompiled, fullgraph), READONLY, "Whether no call may run in CPython."},
+    {"plain", T_INT, offsetof(MgCompiled, plain), 0, "Whether only what the function calls is captured."},
     {"forced", T_INT, offsetof(MgCompiled, forced), 0, "Whether it was made for a forced backend."},
     {"limit", T_INT, offsetof(MgCompiled, limit), 0, "How many entries there may be; -1 for the common limit."},
     {NULL, 0, 0, 0, NULL},

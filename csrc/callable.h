@@ -36,6 +36,7 @@ typedef struct {
     int told;      /* the limit that `missed` was told of, and does not want to hear again */
     int failures;  /* aborted captures so far */
     int warm;      /* a first call was left to CPython: "eager_then_compile" */
+    int plain;     /* it is marked as not to be captured: only what it calls is */
     int forced;    /* made for a forced backend: called whatever backend is forced */
     int skip;      /* calls to be left alone before capture is tried again */
     uint64_t captures;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import inspect
+import os
 import types
 import weakref
 from collections.abc import Callable
@@ -129,13 +130,11 @@ def compile(
         return decorate
     if not callable(model):
         raise TypeError(f"only a callable can be compiled, not {model!r}")
-    if disable:
+    if disable or "1" in (os.environ.get("TORCHDYNAMO_DISABLE"), os.environ.get("TORCH_COMPILE_DISABLE")):
         return model
     import torch
 
     model = _control.innermost(model)
-    if inspect.isfunction(model) and getattr(model, "_torchdynamo_disable", False):
-        return model  # marked by `skip`
 
     settings = Settings(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options)
     if isinstance(model, torch.nn.Module):
@@ -147,6 +146,7 @@ def compile(
     if isinstance(model, _core.Compiled):
         model = getattr(model, "__wrapped__", model.function)
     compiled = settings.make(with_frame(model), exc.name_of(model))
+    compiled.plain = inspect.isfunction(model) and bool(getattr(model, "_torchdynamo_disable", False))
     functools.update_wrapper(compiled, model)
     compiled._torchdynamo_orig_callable = model
     return compiled

@@ -112,6 +112,7 @@ class Compiled:
     limit: int
     breaks: int
     forced: int
+    plain: int
     def entries(self) -> list[Entry]:
         """The entries, the one that was used last first."""
 

@@ -298,6 +298,30 @@ def test_skip_marks_the_function():
     assert graphs(check(f, X, same_as_torch=False)) == [1, 1, 2]
 
 
+def test_compile_of_a_skipped_function_captures_its_callees():
+    def helper(x):
+        return x.sin().cos()
+
+    @magneto.skip
+    def skipped(x):
+        return helper(x) * 2
+
+    compiled = eager(skipped)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(X), skipped(X))
+    assert graphs(compiled) == [2]
+
+
+@pytest.mark.parametrize("name", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
+def test_all_is_disabled_by_the_environment(monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+
+    def f(x):
+        return x + 1
+
+    assert eager(f) is f
+
+
 def test_disable_wants_a_callable():
     with pytest.raises(TypeError):
         magneto.disable(3)
