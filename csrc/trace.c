@@ -404,8 +404,8 @@ static int
 is_operand(PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
-    if (type == mg_twin_class || mg_is_number(value) || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
-        type == &PyComplex_Type) {
+    if (type == mg_twin_class || mg_is_number(value) || type == &PyLong_Type || type == &PyFloat_Type ||
+        type == &PyBool_Type || type == &PyComplex_Type) {
         return 1;
     }
     /* an object of a Python class over a number that has all the number's own operators, such as an IntEnum */
