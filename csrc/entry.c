@@ -7,6 +7,7 @@
 
 #include "alias.h"
 #include "lazy.h"
+#include "record.h"
 #include "rules.h"
 #include "shadow.h"
 #include "world.h"
@@ -289,6 +290,7 @@ entry_dealloc(MgEntry *self)
         PyMem_Free(self->frames[i].slots);
     }
     PyMem_Free(self->frames);
+    PyMem_Free(self->managers);
     Py_XDECREF(self->exit_state);
     Py_XDECREF(self->symbols);
     PyMem_Free(self->operations);
@@ -444,6 +446,66 @@ guard_distinct(MgCapture *capture)
     return MG_OK;
 }
 
+/* Torch's context managers that are open at a break: the graph leaves them, and they are entered anew after it. */
+static int
+collect_managers(Maker *maker)
+{
+    MgCapture *capture = maker->planner.capture;
+    MgEntry *entry = maker->entry;
+    int count = capture->managers == NULL ? 0 : (int)PyList_GET_SIZE(capture->managers);
+    entry->managers = PyMem_Calloc((size_t)count + 1, sizeof(int));
+    if (entry->managers == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    entry->manager_count = count;
+    for (int i = 0; i < count; i++) {
+        PyObject *item = PyList_GET_ITEM(capture->managers, i);
+        entry->managers[i] = mg_plan_add(&maker->planner, PyTuple_GET_ITEM(item, 0));
+        if (entry->managers[i] < 0) {
+            return MG_ERR;
+        }
+    }
+    for (int i = count; i-- > 0;) {
+        PyObject *item = PyList_GET_ITEM(capture->managers, i);
+        if (mg_record_exit(capture, PyTuple_GET_ITEM(item, 3), (int)PyLong_AsLong(PyTuple_GET_ITEM(item, 2))) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+/* Enters the managers for real. MG_OK or MG_ERR. */
+static int
+enter_managers(MgEntry *entry, PyObject **registers, PyObject **outputs, PyObject **memo)
+{
+    for (int i = 0; i < entry->manager_count; i++) {
+        PyObject *manager = mg_plan_build(&entry->plan, entry->managers[i], registers, outputs, memo);
+        PyObject *entered = manager == NULL ? NULL : PyObject_CallMethod(manager, "__enter__", NULL);
+        Py_XDECREF(entered);
+        if (entered == NULL) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+/* Lets autocast's cache go, whether an exception is set or not. */
+static int
+release_casts(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (mg_rules_hold_casts(0) < 0) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+        return MG_ERR;
+    }
+    PyErr_Restore(type, value, traceback);
+    return MG_OK;
+}
+
 /* Plans the frames of a break. */
 static int
 collect_frames(Maker *maker)
@@ -479,6 +541,9 @@ collect_frames(Maker *maker)
                 return MG_ERR;
             }
         }
+    }
+    if (collect_managers(maker) < 0) {
+        return MG_ERR;
     }
     if (capture->state != capture->entry_state && capture->state != NULL) {
         entry->exit_state = Py_NewRef(capture->state);
@@ -1115,8 +1180,11 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     for (int i = 0; i < entry->kept_count; i++) {
         Py_XINCREF(registers[entry->kept[i]]);
     }
-    int status = MG_OK;
-    if (entry->compiled != NULL) {
+    int status = entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
+    if (status < 0) {
+        /* the exception goes to the caller */
+    }
+    else if (entry->compiled != NULL) {
         status = call_compiled(entry, found, outputs);
     }
     else if (entry->node_count > 0) {
@@ -1152,6 +1220,12 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
         }
     }
     if (entry->frames != NULL) {
+        if (result != NULL && enter_managers(entry, registers, outputs, memo) < 0) {
+            Py_CLEAR(result);
+        }
+        if (entry->manager_count > 0 && release_casts() < 0) {
+            Py_CLEAR(result);
+        }
         if (result != NULL && entry->exit_state != NULL && mg_rules_apply_state(entry->exit_state) < 0) {
             Py_CLEAR(result);
         }

@@ -50,6 +50,8 @@ typedef struct {
     int frame_count;
     PyObject *symbols;    /* strong: the session that the symbols in the graph belong to; or NULL if it has none */
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
+    int *managers;        /* owned: nodes of the plan: torch's context managers that are open at a break */
+    int manager_count;
     uint64_t hits;
 } MgEntry;
 

@@ -152,7 +152,7 @@ int
 mg_exit_ready(const MgCapture *capture)
 {
     return capture->can_break && capture->restart == 0 && !capture->inner_lost && capture->snapshot_count > 0 &&
-           capture->root_taken && (capture->managers == NULL || PyList_GET_SIZE(capture->managers) == 0);
+           capture->root_taken;
 }
 
 /* ---- which locals are live ---- */

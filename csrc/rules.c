@@ -132,6 +132,7 @@ static struct {
     PyObject *state_readers;  /* list of callables without arguments */
     PyObject *state_words;    /* list, one for each reader: None if it is to be asked, else a tuple; see rules.py */
     PyObject *restore_state;  /* callable: puts a state back */
+    PyObject *hold_casts;     /* callable: keeps autocast's cache, or lets it go */
     PyObject *managers;       /* __enter__ -> (enter function, exit function, names of its arguments, what it notes) */
     PyObject *operator_abs;   /* what abs() is on a tensor */
     PyObject *operators;      /* names of methods of tensors -> functions of the module operator */
@@ -190,6 +191,7 @@ mg_rules_configure(PyObject *tables)
         {"state_readers", &rules.state_readers},
         {"state_words", &rules.state_words},
         {"restore_state", &rules.restore_state},
+        {"hold_casts", &rules.hold_casts},
         {"managers", &rules.managers},
         {"operator_abs", &rules.operator_abs},
         {"operators", &rules.operators},
@@ -399,6 +401,15 @@ mg_rules_apply_state(PyObject *state)
 {
     PyObject *result =
         rules.restore_state == NULL ? Py_NewRef(Py_None) : PyObject_CallOneArg(rules.restore_state, state);
+    Py_XDECREF(result);
+    return result == NULL ? MG_ERR : MG_OK;
+}
+
+int
+mg_rules_hold_casts(int hold)
+{
+    PyObject *result = rules.hold_casts == NULL ? Py_NewRef(Py_None)
+                                                : PyObject_CallOneArg(rules.hold_casts, hold ? Py_True : Py_False);
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
 }

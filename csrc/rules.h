@@ -51,6 +51,9 @@ int mg_rules_restore_state(MgCapture *capture);
 /* Makes torch's global state this one. MG_OK or MG_ERR. */
 int mg_rules_apply_state(PyObject *state);
 
+/* Keeps what autocast has cast (1) while a graph leaves it and it is entered anew; lets it go (0). */
+int mg_rules_hold_casts(int hold);
+
 /* MG_ERR if captured code has left a context manager of torch's open. */
 int mg_rules_check_managers(MgCapture *capture);
 

@@ -447,6 +447,14 @@ def _restore(state: tuple[Any, ...]) -> None:
             write(value)
 
 
+def _hold_casts(hold: bool) -> None:
+    """Keep what autocast has cast while a graph leaves it and it is entered anew."""
+    if hold:
+        torch.autocast_increment_nesting()
+    elif torch.autocast_decrement_nesting() == 0:
+        torch.clear_autocast_cache()
+
+
 def _places() -> list[tuple[str, int]]:
     """Prefixes of file names, and whose code is there; see the enum MgPlace in csrc/place.h."""
     user, library, torchs, modules, own = range(5)
@@ -554,6 +562,7 @@ def tables() -> dict[str, Any]:
         "state_readers": [read for read, _ in _READERS],
         "state_words": [_WORDS.get(read) for read, _ in _READERS],
         "restore_state": _restore,
+        "hold_casts": _hold_casts,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "polyfills": _POLYFILLS,
         "apart": {copyreg._slotnames},  # type: ignore[attr-defined]
