@@ -92,6 +92,7 @@ def count_of_torch(text: str, step: str) -> Count:
 
 @pytest.mark.parametrize("name", list(PROGRAMS)[::2])
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_captured_as_well_as_by_torch_compile(name: str) -> None:
     text, steps = PROGRAMS[name]
     ours, theirs = count_of_magneto(text, steps[0]), count_of_torch(text, steps[0])
