@@ -244,7 +244,11 @@ explain_miss(MgCompiled *self, PyObject *const *arguments)
             text = failed >= 0 ? mg_guard_text(&entry->guards, failed) : PyUnicode_FromString("torch's global state");
         }
         else if (!PyErr_Occurred()) {
-            text = PyUnicode_FromString("the backend's guard on its inputs");
+            text = entry->check == NULL ? NULL : PyObject_GetAttrString(entry->check, "text");
+            if (text == NULL) {
+                PyErr_Clear();
+                text = PyUnicode_FromString("the backend's guard on its inputs");
+            }
         }
         PyMem_Free(registers);
         Py_DECREF(entry);
@@ -300,6 +304,23 @@ tell_failure(MgCompiled *self, const Stop *stop)
     return tell_stop(self, stop, stop->strict ? "error" : "skip");
 }
 
+/* Adds the guards on values of tensors to the backend's own. */
+static int
+guard_values(MgEntry *entry)
+{
+    if (entry->symbols == NULL) {
+        return MG_OK;
+    }
+    PyObject *check = PyObject_CallMethod(entry->symbols, "guard", "OO", (PyObject *)entry,
+                                          entry->check == NULL ? Py_None : entry->check);
+    if (check == NULL) {
+        return MG_ERR;
+    }
+    Py_XSETREF(entry->check, check == Py_None ? NULL : Py_NewRef(check));
+    Py_DECREF(check);
+    return MG_OK;
+}
+
 /* Gives the graph of a new entry to the backend. MG_OK or MG_ERR. */
 static int
 compile_entry(MgCompiled *self, MgEntry *entry)
@@ -320,7 +341,7 @@ compile_entry(MgCompiled *self, MgEntry *entry)
     mg_entry_forget_inputs(entry);
     if (compiled == Py_None) {
         Py_DECREF(compiled);
-        return mg_entry_prepare(entry);
+        return mg_entry_prepare(entry) < 0 ? MG_ERR : guard_values(entry);
     }
     if (PyTuple_Check(compiled) && PyTuple_GET_SIZE(compiled) == 2) {
         entry->compiled = Py_NewRef(PyTuple_GET_ITEM(compiled, 0));
@@ -330,7 +351,7 @@ compile_entry(MgCompiled *self, MgEntry *entry)
     else {
         entry->compiled = compiled;
     }
-    return MG_OK;
+    return guard_values(entry);
 }
 
 /* Seconds on a clock that only goes forward. */

@@ -142,6 +142,7 @@ struct MgCapture {
     PyObject *symbols; /* strong: the session that symbolic values belong to; NULL while there are none */
     int allow_scalars; /* x.item() may become a symbol */
     int allow_shapes;  /* so may the sizes of x.nonzero() */
+    int wrote;         /* a tensor from outside was written to, or one that may share its memory */
 
     /* breaks; see exit.c */
     int ending;    /* the capture is being freed: no code of its may run */

@@ -389,6 +389,18 @@ drop_unused_numbers(MgCapture *capture)
     }
 }
 
+/* Tensors whose values the capture relied on stay inputs of the graph: they are looked at before each run. */
+static int
+keep_guarded(MgCapture *capture)
+{
+    PyObject *nodes = PyObject_CallMethod(capture->symbols, "guarded", NULL);
+    for (Py_ssize_t i = 0; nodes != NULL && i < PyList_GET_SIZE(nodes); i++) {
+        capture->nodes[PyLong_AsLong(PyList_GET_ITEM(nodes, i))].users++;
+    }
+    Py_XDECREF(nodes);
+    return nodes == NULL ? MG_ERR : MG_OK;
+}
+
 static int
 collect_inputs(MgEntry *entry)
 {
@@ -654,9 +666,10 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     if (capture->reason == MG_REASON_NONE) {
         capture->reason = reason;
     }
-    if (status == MG_OK) {
+    if (status == MG_OK && capture->symbols != NULL) {
         drop_unused_numbers(capture);
-        entry->symbols = Py_XNewRef(capture->symbols);
+        entry->symbols = Py_NewRef(capture->symbols);
+        status = keep_guarded(capture);
     }
     entry->outputs = maker.planner.outputs;
     entry->output_count = maker.planner.output_count;

@@ -477,7 +477,7 @@ find_outcome(Mapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args
         outcome = key == NULL ? NULL : outcome_of(capture, kind, target, args, kwargs, mapping->twins, key);
         Py_XDECREF(key);
         if (outcome == NULL || PyTuple_Check(outcome)) {
-            if (outcome != NULL && capture->symbols != NULL && PyTuple_GET_SIZE(PyTuple_GET_ITEM(outcome, 3)) > 0 &&
+            if (outcome != NULL && PyTuple_GET_SIZE(PyTuple_GET_ITEM(outcome, 3)) > 0 &&
                 mg_symbol_written(capture, mapping->twins, PyTuple_GET_ITEM(outcome, 3)) < 0) {
                 Py_CLEAR(outcome);
             }

@@ -146,16 +146,18 @@ is_shared(const MgTwin *twin)
     return twin->source != NULL || twin->next != twin || twin->shares;
 }
 
-/* The twins as the session gets them: (node, Meta, FakeTensor or None, shared). New. */
+/* The twins as the session gets them: (node, Meta, FakeTensor or None, shared, the tensor itself if its data is still what
+ * it was at the start). New. */
 static PyObject *
-describe_twins(PyObject *twins)
+describe_twins(MgCapture *capture, PyObject *twins)
 {
     PyObject *list = PyList_New(PyList_GET_SIZE(twins));
     for (Py_ssize_t i = 0; list != NULL && i < PyList_GET_SIZE(twins); i++) {
         MgTwin *twin = mg_twin_of(PyList_GET_ITEM(twins, i));
         PyObject *fake = mg_twin_fake(twin);
         PyObject *item =
-            Py_BuildValue("(iOOi)", twin->node, twin->meta, fake == NULL ? Py_None : fake, is_shared(twin));
+            Py_BuildValue("(iOOiO)", twin->node, twin->meta, fake == NULL ? Py_None : fake, is_shared(twin),
+                          twin->real == NULL || twin->source == NULL || capture->wrote ? Py_None : twin->real);
         if (item == NULL) {
             Py_CLEAR(list);
             break;
@@ -183,6 +185,23 @@ describe_numbers(PyObject *numbers)
     return list;
 }
 
+/* 1 if memory was written to that tensors may share which the session does not know of. */
+static int
+note_written(MgCapture *capture, PyObject *twins, PyObject *positions)
+{
+    int shared = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positions); i++) {
+        Py_ssize_t position = PyLong_AsSsize_t(PyTuple_GET_ITEM(positions, i));
+        if (position < 0 || position >= PyList_GET_SIZE(twins)) {
+            PyErr_SetString(PyExc_SystemError, "an operation wrote to a tensor that it did not get");
+            return MG_ERR;
+        }
+        shared = shared || is_shared(mg_twin_of(PyList_GET_ITEM(twins, position)));
+    }
+    capture->wrote = capture->wrote || shared;
+    return shared;
+}
+
 int
 mg_symbol_node(PyObject *item)
 {
@@ -194,7 +213,7 @@ mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
               PyObject *numbers)
 {
     PyObject *session = session_of(capture);
-    PyObject *inputs = session == NULL ? NULL : describe_twins(twins);
+    PyObject *inputs = session == NULL ? NULL : describe_twins(capture, twins);
     PyObject *values = inputs == NULL ? NULL : describe_numbers(numbers);
     PyObject *outcome = NULL;
     if (values != NULL) {
@@ -212,6 +231,10 @@ mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
     if (outcome == NULL) {
         return NULL;
     }
+    if (note_written(capture, twins, PyTuple_GET_ITEM(outcome, 3)) < 0) {
+        Py_DECREF(outcome);
+        return NULL;
+    }
     PyObject *fakes = PyTuple_GET_ITEM(outcome, 4); /* each stays with its twin */
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(twins); i++) {
         MgTwin *twin = mg_twin_of(PyList_GET_ITEM(twins, i));
@@ -223,13 +246,10 @@ mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
 int
 mg_symbol_written(MgCapture *capture, PyObject *twins, PyObject *positions)
 {
-    int shared = 0;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positions); i++) {
-        Py_ssize_t position = PyLong_AsSsize_t(PyTuple_GET_ITEM(positions, i));
-        shared = shared || is_shared(mg_twin_of(PyList_GET_ITEM(twins, position)));
-    }
-    if (!shared || capture->symbols == NULL) { /* memory of its own, and no FakeTensor: nothing is known of its data */
-        return MG_OK;
+    int shared = note_written(capture, twins, positions);
+    if (shared <= 0 ||
+        capture->symbols == NULL) { /* memory of its own, and no FakeTensor: its data was never asked for */
+        return shared < 0 ? MG_ERR : MG_OK;
     }
     capture->suspended++;
     PyObject *result = PyObject_CallMethod(capture->symbols, "forget", "()O", Py_True);

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import operator
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._dynamo.source import CallMethodItemSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
     GuardOnDataDependentSymNode,
     PendingUnbackedSymbolNotFound,
     ShapeEnv,
     compute_unbacked_bindings,
     guard_scalar,
 )
+from torch.utils._sympy.printers import PythonPrinter
 
 from magneto import _core, _propagate
+from magneto._graph import InputSource
 
 _MEMOS = ("nonzero_memo", "item_memo", "unique_memo", "unique_consecutive_memo")
 
@@ -53,6 +59,7 @@ class Session:
         self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.live: list[tuple[weakref.ref[torch.Tensor], bool]] = []
         self.ranges: dict[Any, Any] = {}
+        self.values: dict[Any, int] = {}
 
     # ---- operations ----
 
@@ -62,7 +69,7 @@ class Session:
         target: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any] | None,
-        inputs: list[tuple[int, Any, Any, bool]],
+        inputs: list[tuple[int, Any, Any, bool, torch.Tensor | None]],
         numbers: list[tuple[int, Any]],
     ) -> Any:
         """Run an operation on FakeTensors and symbols.
@@ -72,7 +79,8 @@ class Session:
             target: what to call.
             args: the arguments, with references to nodes in place of tensors and numbers.
             kwargs: the same by keyword.
-            inputs: for each tensor its node, metadata, FakeTensor (or None), and whether others may share its memory.
+            inputs: for each tensor its node, metadata, FakeTensor (or None), whether others may share its memory, and
+                the tensor itself if it is an input with the data that it had at the start (or None).
             numbers: pairs of a node and its number.
 
         Returns:
@@ -92,16 +100,20 @@ class Session:
                 return f"?{error}"
             except Exception as error:
                 # it may be the symbols that can't do it, and not the program that is wrong
-                symbols = numbers and (not inputs or "Sym" in str(error))
+                symbols = isinstance(error, NotImplementedError) or (
+                    numbers and (not inputs or "Sym" in str(error))
+                )
                 return f"{'!' if symbols else 'x'}{type(error).__name__}: {_first_line(error)}"
 
     def _run(
         self, kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, numbers: Any
     ) -> Any:
         fakes: dict[int, Any] = {}
-        for node, meta, fake, shared in inputs:
+        for node, meta, fake, shared, real in inputs:
             if fake is None:
                 fake = _propagate.make_fake(meta, self.mode)
+                if real is not None:
+                    self._note_value(node, real, fake)
                 self.live.append((weakref.ref(fake), shared))
             fakes[node] = fake
         before = [_propagate.version(fake) for fake in fakes.values()]
@@ -119,7 +131,7 @@ class Session:
         results = _propagate.Results(given, symbolic=True)
         wrapped = results.wrap(result)
         changes = []
-        for index, (fake, (_, meta, _, _)) in enumerate(zip(given, inputs, strict=True)):
+        for index, (fake, (_, meta, *_)) in enumerate(zip(given, inputs, strict=True)):
             now = _propagate.meta_of(fake)
             if now is not meta and not _alike(now, meta):
                 changes.append((index, now))
@@ -137,6 +149,20 @@ class Session:
         return wrapped, tuple(changes), results.views(), written, given, kept, bindings
 
     # ---- what is known of a tensor's data ----
+
+    def _note_value(self, node: int, real: torch.Tensor, fake: Any) -> None:
+        """The number in an input becomes a symbol with a value: what is decided by it is guarded, as in TorchDynamo."""
+        if real.dim() != 0 or real.device.type != "cpu" or real.dtype not in (torch.int64, torch.float64):
+            return
+        value = real.item()
+        if not math.isfinite(value):
+            return
+        source = CallMethodItemSource(InputSource(f"input_{node}", node))
+        env = self.shape_env
+        symbol = env.create_unspecified_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+        make = env.create_symintnode if type(value) is int else env.create_symfloatnode
+        fake.item_memo = make(symbol, hint=value, source=source)
+        self.values[symbol] = node
 
     def forget(self, written: Iterable[torch.Tensor] = (), shared: bool = False) -> None:
         """Tensors were written to: nothing is known any more of the data of whatever shares their memory.
@@ -162,6 +188,45 @@ class Session:
                 return (guard_scalar(number),)
             except GuardOnDataDependentSymNode as error:
                 return _first_line(error)
+
+    # ---- guards on the values of inputs ----
+
+    def _guards(self) -> list[Any]:
+        return [guard.expr for guard in self.shape_env.guards if guard.expr is not sympy.true]
+
+    def guarded(self) -> list[int]:
+        """The nodes of inputs whose values decided something."""
+        symbols = set().union(*(guard.free_symbols for guard in self._guards()))
+        return sorted({self.values[symbol] for symbol in symbols if symbol in self.values})
+
+    def guard(self, entry: _core.Entry, check: Any) -> Any:
+        """A check of the graph's inputs: of what was decided by their values, and `check`."""
+        guards = self._guards()
+        if not guards:
+            return check
+        nodes = [item[0] for item in entry.describe()[0] if item[1] == "placeholder"]
+        names, positions = [], []
+        for symbol in sorted(set().union(*(guard.free_symbols for guard in guards)), key=str):
+            names.append(str(symbol))
+            if symbol in self.values:
+                positions.append(nodes.index(self.values[symbol]))
+            else:  # one that the backend has made
+                source: Any = self.shape_env.var_to_sources[symbol][0]
+                positions.append(source.base.index)
+        text = " and ".join(f"({PythonPrinter().doprint(guard)})" for guard in guards)
+        holds = eval(f"lambda {', '.join(names)}: {text}", {"math": math, "torch": torch})
+
+        def check_values(inputs: tuple[Any, ...]) -> bool:
+            return bool(holds(*[inputs[position].item() for position in positions])) and (
+                check is None or check(inputs)
+            )
+
+        shown = ", ".join(
+            f"{name} is the value of input {position}"
+            for name, position in zip(names, positions, strict=True)
+        )
+        check_values.text = f"{text}, where {shown}"  # type: ignore[attr-defined]
+        return check_values
 
     # ---- what is left to be checked when the graph runs ----
 

@@ -8,6 +8,7 @@ int64, bool, complex64 and float64 too.
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections import Counter
@@ -31,26 +32,18 @@ _SPARSE = "sparse tensors have no strides"
 # Operations that can't be captured, for some samples at least, and why. All others must be.
 UNSUPPORTED = {
     "allclose": _DATA,
-    "argwhere": _DATA,
-    "bincount": _DATA,
-    "combinations": _DATA,
+    "combinations": "symbols that are not in the result",
     "corrcoef": _DATA,
     "cov": _DATA,
     "equal": _DATA,
-    "istft": _DATA,
-    "item": _DATA,
+    "item": "torch has no symbol for a complex number",
     "linalg.lstsq": _DATA,
     "linalg.lstsq.grad_oriented": _DATA,
-    "masked_select": _DATA,
-    "narrow": _DATA,
+    "masked_select": "the size of `out` depends on data",
     "nn.functional.ctc_loss": _DATA,
     "nn.functional.gaussian_nll_loss": _DATA,
     "nn.functional.one_hot": _DATA,
-    "nonzero": _DATA,
-    "repeat_interleave": _DATA,
-    "tensor_split": _DATA,
-    "unique": _DATA,
-    "unique_consecutive": _DATA,
+    "nonzero": "the size of `out` depends on data",
     "sparse.mm.reduce": _SPARSE,
     "sparse.sampled_addmm": _SPARSE,
     "to_sparse": _SPARSE,
@@ -59,6 +52,12 @@ UNSUPPORTED = {
     "nn.functional.linear_cross_entropy.chunked_none": "warns",
     "addbmm": "in eager a failing broadcast in place passes for empty tensors",
 }
+
+# Operations whose results depend on data, and that are captured all the same.
+SYMBOLIC = {
+    "argwhere", "bincount", "combinations", "istft", "item", "masked_select", "narrow", "nonzero", "repeat_interleave",
+    "tensor_split", "unique", "unique_consecutive",
+}  # fmt: skip
 
 # Operations whose results hold memory that nobody has written to, or that give other results each time.
 NOT_REPEATABLE = {
@@ -75,6 +74,7 @@ def test_the_table_names_operations_that_exist() -> None:
     names = {_name(op) for op in op_db}
     assert sorted(set(UNSUPPORTED) - names) == []
     assert sorted(NOT_REPEATABLE - names) == []
+    assert sorted(SYMBOLIC - names) == []
 
 
 @pytest.mark.no_leak_hunt(reason="runs for minutes, and torch keeps caches of its own")
@@ -99,3 +99,40 @@ def test_operations(shard: int) -> None:
     assert wrong == []
     assert aborted == []
     assert counts["captured"] > 0
+
+
+def _by_torch_compile(case: opinfo.Case) -> bool:
+    """Whether torch.compile captures a case whole."""
+    torch._dynamo.reset()
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        return opinfo.run(torch.compile(case.function, backend="eager", fullgraph=True), case).error is None
+    finally:
+        logging.disable(level)
+
+
+@pytest.mark.no_leak_hunt(reason="torch.compile keeps what it has made")
+@pytest.mark.parametrize("shard", range(SHARDS if SWEEP else 1))
+def test_captures_what_torch_compile_captures(shard: int) -> None:
+    """By default those operations that are not captured for all samples, and those that depend on data."""
+    missing: list[str] = []
+    ours = theirs = 0
+    chosen = op_db[shard::SHARDS] if SWEEP else [op for op in op_db if _name(op) in {*UNSUPPORTED, *SYMBOLIC}]
+    for op in chosen:
+        name = _name(op)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for dtype in opinfo.dtypes(op, DTYPES):
+                for case in opinfo.cases(op, dtype, max(SAMPLES, 2), variants=False):
+                    outcome = opinfo.compare(case, exact=name not in NOT_REPEATABLE)
+                    if outcome.kind == "eager":
+                        continue
+                    good = _by_torch_compile(case)
+                    ours += outcome.kind == "captured"
+                    theirs += good
+                    if good and outcome.kind != "captured":
+                        missing.append(f"{case.name}: {outcome.text}")
+    print(f"captured whole, part {shard}: {ours} by magneto, {theirs} by torch.compile")
+    assert missing == []
+    assert ours > 0

@@ -618,6 +618,85 @@ def test_sizes_taken_for_equal_are_checked() -> None:
         compiled(x, x + 1)
 
 
+# ---- the value of an input ----
+
+
+def _branch(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    return x + 1 if n.item() > 3 else x - 1
+
+
+def _between(x: torch.Tensor, n: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return x + 1 if n.item() > m.item() else x - 1
+
+
+def _index(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return [1, 2, 3, 4, 5, 6][n.item()], x + 1
+
+
+def _sized(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return x * n.item(), torch.zeros(n.item()), torch.narrow(x, 0, n, 1)
+
+
+def _read_and_written(x: torch.Tensor, n: torch.Tensor) -> Any:
+    m = n.item()
+    n.add_(1)
+    return x + n.item() * m, n.item() - m
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "entries"),
+    [
+        (_branch, [(5,), (2,), (7,), (3,)], 2),
+        (_branch, [(0.5,), (3.5,), (-0.0,)], 2),
+        (_between, [(1, 2), (5, 3), (4, 3), (7, 9)], 2),
+        (_index, [(1,), (2,), (1,), (0,)], 3),
+        (_sized, [(0,), (2,), (1,)], 1),
+        (_read_and_written, [(1,), (5,), (0,)], 1),
+    ],
+)
+def test_what_the_value_of_an_input_decides_is_guarded(
+    function: Callable[..., Any], values: list[tuple[Any, ...]], entries: int
+) -> None:
+    compiled = magneto.compile(function, backend="eager", fullgraph=True)
+    x = torch.arange(3.0)
+
+    def tensors(numbers: tuple[Any, ...]) -> list[torch.Tensor]:
+        return [torch.tensor(n, dtype=torch.float64 if type(n) is float else None) for n in numbers]
+
+    for numbers in values:
+        ours, theirs = tensors(numbers), tensors(numbers)
+        assert repr(compiled(x, *ours)) == repr(function(x, *theirs))
+        assert repr(ours) == repr(theirs)
+    assert len(magneto.cache_entries(compiled)) == entries
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_no_decision_by_a_value_that_is_no_number(value: float) -> None:
+    with pytest.raises(magneto.exc.Unsupported):
+        magneto.compile(_branch, backend="eager", fullgraph=True)(
+            torch.ones(2), torch.tensor(value, dtype=torch.float64)
+        )
+
+
+def test_no_decision_by_the_value_of_an_input_that_was_written_to() -> None:
+    def function(x: torch.Tensor, n: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        m.add_(1)
+        return x + 1 if n.item() > 3 else x - 1
+
+    n = torch.tensor(3)
+    with pytest.raises(magneto.exc.Unsupported):
+        magneto.compile(function, backend="eager", fullgraph=True)(torch.ones(2), n, n.view(1))
+
+
+def test_a_miss_tells_of_the_value() -> None:
+    compiled = magneto.compile(_branch, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    compiled(x, torch.tensor(5))
+    with magneto.config.patch(error_on_recompile=True), pytest.raises(magneto.exc.RecompileError) as caught:
+        compiled(x, torch.tensor(1))
+    assert "> 3" in str(caught.value) and "the value of input" in str(caught.value)
+
+
 # ---- when it is done ----
 
 
