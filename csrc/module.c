@@ -7,6 +7,7 @@
 #include "route.h"
 #include "rules.h"
 #include "shadow.h"
+#include "shape.h"
 #include "stance.h"
 #include "symbol.h"
 #include "trace.h"
@@ -135,7 +136,7 @@ core_configure(PyObject *module, PyObject *args)
         return NULL;
     }
     if (mg_shadow_init() < 0 || mg_torch_init() < 0 || mg_twin_init(twin_class) < 0 || mg_record_init(propagate) < 0 ||
-        mg_rules_configure(tables) < 0) {
+        mg_rules_configure(tables) < 0 || mg_shape_init() < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -181,6 +182,23 @@ core_ref(PyObject *module, PyObject *argument)
         ref->index = (int)index;
     }
     return (PyObject *)ref;
+}
+
+PyDoc_STRVAR(shape_outcome_doc, "shape_outcome(kind, target, args, kwargs, inputs, state, /)\n--\n\n"
+                                "What an operation gives, by its shape function; None if it has none for this.");
+
+static PyObject *
+core_shape_outcome(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int kind;
+    PyObject *target, *arguments, *kwargs, *inputs, *state;
+    if (!PyArg_ParseTuple(args, "iOO!OO!O!", &kind, &target, &PyTuple_Type, &arguments, &kwargs, &PyList_Type, &inputs,
+                          &PyTuple_Type, &state)) {
+        return NULL;
+    }
+    PyObject *outcome = mg_shape_outcome((MgNodeKind)kind, target, arguments, kwargs, inputs, state);
+    return outcome == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : outcome;
 }
 
 PyDoc_STRVAR(inject_fault_doc, "inject_fault(step, /)\n--\n\n"
@@ -321,6 +339,7 @@ static PyMethodDef core_methods[] = {
     {"torch_function", _PyCFunction_CAST(core_torch_function), METH_FASTCALL, torch_function_doc},
     {"meta", core_meta, METH_VARARGS, meta_doc},
     {"ref", core_ref, METH_O, ref_doc},
+    {"shape_outcome", core_shape_outcome, METH_VARARGS, shape_outcome_doc},
     {"inject_fault", core_inject_fault, METH_O, inject_fault_doc},
     {"capturing", core_capturing, METH_NOARGS, capturing_doc},
     {"guard_mode", core_guard_mode, METH_O, guard_mode_doc},

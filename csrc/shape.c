@@ -1,0 +1,589 @@
+/* Shape functions: what an operation gives, worked out in C from metadata alone.
+ *
+ * Each operation of the tables mg_shape_... has a function that gets the bound arguments of a call and sets its outcome,
+ * which must be the one that FakeTensorMode would give: tests/capture/test_shapes.py compares them. Whatever it does not
+ * know, and whatever is an error, it declines, and FakeTensorMode is asked. Nothing is decided here that depends on more
+ * than the arguments' metadata, the constants, and torch's state. */
+#include "shapebase.h"
+
+/* What the table of targets holds. */
+typedef struct {
+    const MgShapeRule *rule;
+    int in_place;
+    int count, rest;                /* arguments, and which of them takes ints one by one, or -1 */
+    PyObject *names[MG_SHAPE_ARGS]; /* strong, interned */
+} Entry;
+
+static struct {
+    MgTable functions;                /* callable -> Entry */
+    PyObject *methods;                /* strong: name -> address of the Entry */
+    PyObject *attributes;             /* strong: the same for attributes */
+    PyObject *kept;                   /* strong: a list of the callables */
+    PyObject *getattr;                /* strong: builtins.getattr */
+    PyObject *cpu;                    /* strong: torch.device("cpu") */
+    PyObject *dtypes[MG_DTYPE_COUNT]; /* strong */
+    int ready;
+} shapes;
+
+/* ---- tables ---- */
+
+/* Where a prefix of a name in a rule looks. */
+static const struct {
+    const char *prefix;
+    const char *module;
+} modules[] = {
+    {"o.", "operator"}, {"F.", "torch.nn.functional"}, {"n.", "torch._C._nn"}, {"s.", "torch.special"},
+    {"t.", "torch"},    {"f.", "torch.functional"},    {"v.", "torch._VF"},    {"a.", "torch._C._autograd"},
+};
+
+static Entry *
+new_entry(const MgShapeRule *rule, int in_place)
+{
+    Entry *entry = PyMem_Calloc(1, sizeof(Entry)); /* for good */
+    if (entry == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    entry->rule = rule;
+    entry->in_place = in_place;
+    entry->rest = -1;
+    for (const char *word = rule->signature; *word != '\0';) {
+        size_t length = strcspn(word, " ");
+        size_t plain = length > 3 && memcmp(word + length - 3, "...", 3) == 0 ? length - 3 : length;
+        if (plain < length) {
+            entry->rest = entry->count;
+        }
+        PyObject *name = PyUnicode_FromStringAndSize(word, (Py_ssize_t)plain);
+        if (name == NULL) {
+            return NULL;
+        }
+        PyUnicode_InternInPlace(&name);
+        entry->names[entry->count++] = name;
+        word += length + (word[length] == ' ');
+    }
+    return entry;
+}
+
+static int
+add_named(PyObject *dict, const char *name, Entry *entry)
+{
+    PyObject *address = PyLong_FromVoidPtr(entry);
+    int result = address == NULL ? MG_ERR : PyDict_SetItemString(dict, name, address);
+    Py_XDECREF(address);
+    return result;
+}
+
+/* Adds the callable of that name in a module, if there is one. */
+static int
+add_function(const char *module_name, const char *name, Entry *entry)
+{
+    PyObject *module = PyImport_ImportModule(module_name);
+    if (module == NULL) {
+        return MG_ERR;
+    }
+    PyObject *found = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    if (found == NULL) {
+        PyErr_Clear();
+        return MG_OK;
+    }
+    int result = MG_OK;
+    if (mg_table_get(&shapes.functions, found, NULL) == NULL) {
+        result = PyList_Append(shapes.kept, found) < 0 ? MG_ERR : mg_table_set(&shapes.functions, found, NULL, entry);
+    }
+    Py_DECREF(found);
+    return result;
+}
+
+/* Adds what one word of a rule's names stands for: "add" is torch.add and the method add, "add+" these and add_ too; a
+ * prefix is a module of the table above, "." a method only, "g." an attribute; "o+iadd" is an operator in place. */
+static int
+add_word(const MgShapeRule *rule, const char *word, size_t length, Entry *plain, Entry **in_place)
+{
+    char name[64];
+    if (length >= sizeof(name) - 1) {
+        PyErr_SetString(PyExc_ValueError, "a name of a shape function is too long");
+        return MG_ERR;
+    }
+    int both = word[length - 1] == '+';
+    memcpy(name, word, length - (size_t)both);
+    name[length - (size_t)both] = '\0';
+    if ((both || memcmp(name, "o+", 2) == 0) && *in_place == NULL && (*in_place = new_entry(rule, 1)) == NULL) {
+        return MG_ERR;
+    }
+    if (memcmp(name, "o+", 2) == 0) {
+        return add_function("operator", name + 2, *in_place);
+    }
+    if (memcmp(name, "g.", 2) == 0) {
+        return add_named(shapes.attributes, name + 2, plain);
+    }
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(modules); i++) {
+        if (memcmp(name, modules[i].prefix, 2) == 0) {
+            return add_function(modules[i].module, name + 2, plain);
+        }
+    }
+    int only_method = name[0] == '.';
+    if (add_named(shapes.methods, name + only_method, plain) < 0 ||
+        (!only_method && add_function("torch", name, plain) < 0)) {
+        return MG_ERR;
+    }
+    if (both) {
+        size_t end = strlen(name);
+        name[end] = '_';
+        name[end + 1] = '\0';
+        return add_named(shapes.methods, name + only_method, *in_place) < 0 ||
+                       (!only_method && add_function("torch", name, *in_place) < 0)
+                   ? MG_ERR
+                   : MG_OK;
+    }
+    return MG_OK;
+}
+
+static int
+add_rules(const MgShapeRule *rules)
+{
+    for (const MgShapeRule *rule = rules; rule->names != NULL; rule++) {
+        Entry *plain = new_entry(rule, 0), *in_place = NULL;
+        if (plain == NULL) {
+            return MG_ERR;
+        }
+        for (const char *word = rule->names; *word != '\0';) {
+            size_t length = strcspn(word, " ");
+            if (add_word(rule, word, length, plain, &in_place) < 0) {
+                return MG_ERR;
+            }
+            word += length + (word[length] == ' ');
+        }
+    }
+    return MG_OK;
+}
+
+/* dtypes, the device cpu, getattr */
+static int
+find_objects(void)
+{
+    static const char *const names[MG_DTYPE_COUNT] = {
+        [MG_BOOL] = "bool",   [MG_U8] = "uint8",    [MG_I8] = "int8",       [MG_I16] = "int16",
+        [MG_I32] = "int32",   [MG_I64] = "int64",   [MG_F16] = "float16",   [MG_BF16] = "bfloat16",
+        [MG_F32] = "float32", [MG_F64] = "float64", [MG_C64] = "complex64", [MG_C128] = "complex128",
+    };
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *builtins = PyImport_ImportModule("builtins");
+    if (torch == NULL || builtins == NULL) {
+        return MG_ERR;
+    }
+    for (int i = 0; i < MG_DTYPE_COUNT; i++) {
+        shapes.dtypes[i] = PyObject_GetAttrString(torch, names[i]);
+        if (shapes.dtypes[i] == NULL) {
+            return MG_ERR;
+        }
+    }
+    shapes.cpu = PyObject_CallFunction((PyObject *)mg_torch.device, "s", "cpu");
+    shapes.getattr = PyObject_GetAttrString(builtins, "getattr");
+    Py_DECREF(torch);
+    Py_DECREF(builtins);
+    return shapes.cpu == NULL || shapes.getattr == NULL ? MG_ERR : MG_OK;
+}
+
+int
+mg_shape_init(void)
+{
+    const MgShapeRule *const tables[] = {mg_shape_pointwise,  mg_shape_views,  mg_shape_makers,
+                                         mg_shape_reductions, mg_shape_layers, mg_shape_indexing};
+    if (shapes.ready) {
+        return MG_OK;
+    }
+    shapes.methods = PyDict_New();
+    shapes.attributes = PyDict_New();
+    shapes.kept = PyList_New(0);
+    if (shapes.methods == NULL || shapes.attributes == NULL || shapes.kept == NULL || find_objects() < 0) {
+        return MG_ERR;
+    }
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(tables); i++) {
+        if (add_rules(tables[i]) < 0) {
+            return MG_ERR;
+        }
+    }
+    shapes.ready = 1;
+    return MG_OK;
+}
+
+/* ---- arguments ---- */
+
+static MgDtype
+dtype_of(PyObject *object)
+{
+    for (int i = 0; i < MG_DTYPE_COUNT; i++) {
+        if (shapes.dtypes[i] == object) {
+            return (MgDtype)i;
+        }
+    }
+    return MG_NO_DTYPE;
+}
+
+PyObject *
+mg_shape_dtype_object(MgDtype dtype)
+{
+    return shapes.dtypes[dtype];
+}
+
+int
+mg_shape_tensor(MgShapeCall *call, PyObject *value, MgShape **tensor)
+{
+    MG_NEED(value != NULL && Py_TYPE(value) == &MgRef_Type);
+    for (int i = 0; i < call->input_count; i++) {
+        if (call->nodes[i] == ((MgRef *)value)->index) {
+            *tensor = &call->inputs[i];
+            return MG_OK;
+        }
+    }
+    return MG_DECLINE;
+}
+
+int
+mg_shape_int(PyObject *value, int64_t *number)
+{
+    MG_NEED(value != NULL && PyLong_CheckExact(value));
+    int overflow;
+    *number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    return overflow || *number > INT32_MAX || *number < INT32_MIN ? MG_DECLINE : MG_OK; /* products must not overflow */
+}
+
+int
+mg_shape_bool(PyObject *value, int otherwise, int *flag)
+{
+    *flag = value == NULL ? otherwise : value == Py_True;
+    return value == NULL || PyBool_Check(value) ? MG_OK : MG_DECLINE;
+}
+
+int
+mg_shape_number(PyObject *value, MgNumber *number)
+{
+    MG_NEED(value != NULL);
+    PyTypeObject *type = Py_TYPE(value);
+    number->value = 0;
+    if (type == &PyBool_Type) {
+        *number = (MgNumber){MG_BOOL, value == Py_True};
+    }
+    else if (type == &PyLong_Type) {
+        int overflow;
+        *number = (MgNumber){MG_I64, (double)PyLong_AsLongLongAndOverflow(value, &overflow)};
+        MG_NEED(!overflow);
+    }
+    else if (type == &PyFloat_Type) {
+        *number = (MgNumber){MG_F64, PyFloat_AS_DOUBLE(value)};
+    }
+    else {
+        MG_NEED(type == &PyComplex_Type);
+        number->kind = MG_C128;
+    }
+    return MG_OK;
+}
+
+int
+mg_shape_ints(PyObject *value, int64_t *numbers, int *count)
+{
+    MG_NEED(value != NULL);
+    if (PyLong_CheckExact(value)) {
+        *count = 1;
+        return mg_shape_int(value, numbers);
+    }
+    MG_NEED((PyTuple_Check(value) || PyList_CheckExact(value)) && Py_SIZE(value) <= MG_SHAPE_DIMS);
+    *count = (int)Py_SIZE(value);
+    for (int i = 0; i < *count; i++) {
+        MG_TRY(mg_shape_int(PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), &numbers[i]));
+    }
+    return MG_OK;
+}
+
+int
+mg_shape_dtype(PyObject *value, MgDtype otherwise, MgDtype *dtype)
+{
+    *dtype = value == NULL ? otherwise : dtype_of(value);
+    return *dtype == MG_NO_DTYPE && value != NULL ? MG_DECLINE : MG_OK;
+}
+
+int
+mg_shape_is_cpu(PyObject *device)
+{
+    if (device == NULL || device == shapes.cpu) {
+        return 1;
+    }
+    if (PyUnicode_Check(device)) {
+        return PyUnicode_CompareWithASCIIString(device, "cpu") == 0;
+    }
+    return Py_TYPE(device) == mg_torch.device && PyObject_RichCompareBool(device, shapes.cpu, Py_EQ) == 1;
+}
+
+int
+mg_shape_wrap(int64_t number, int dim, int *result)
+{
+    int64_t most = dim == 0 ? 1 : dim;
+    MG_NEED(number >= -most && number < most);
+    *result = (int)(number < 0 ? number + most : number);
+    return MG_OK;
+}
+
+int
+mg_shape_dim(PyObject *value, int dim, int *result)
+{
+    int64_t number;
+    MG_TRY(mg_shape_int(value, &number));
+    return mg_shape_wrap(number, dim, result);
+}
+
+const char *
+mg_shape_text(PyObject *value)
+{
+    return value != NULL && PyUnicode_Check(value) ? PyUnicode_AsUTF8(value) : NULL;
+}
+
+/* ---- results ---- */
+
+static PyObject *
+tuple_of(const int64_t *numbers, int count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple != NULL && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (number == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, number);
+    }
+    return tuple;
+}
+
+/* Appends (first, second) to a list that is made on first use; `second` is stolen. */
+static int
+add_pair(PyObject **list, int first, PyObject *second)
+{
+    PyObject *pair = second == NULL ? NULL : Py_BuildValue("(iN)", first, second);
+    if (*list == NULL) {
+        *list = PyList_New(0);
+    }
+    int result = pair == NULL || *list == NULL ? MG_ERR : PyList_Append(*list, pair);
+    Py_XDECREF(pair);
+    return result;
+}
+
+static PyObject *
+meta_with(const MgShape *shape, int flags)
+{
+    PyObject *sizes = tuple_of(shape->size, shape->dim);
+    PyObject *strides = tuple_of(shape->stride, shape->dim);
+    PyObject *meta = sizes == NULL || strides == NULL
+                         ? NULL
+                         : (PyObject *)mg_meta_get(shapes.dtypes[shape->dtype], shapes.cpu, sizes, strides, flags);
+    Py_XDECREF(sizes);
+    Py_XDECREF(strides);
+    return meta;
+}
+
+PyObject *
+mg_shape_meta(MgShapeCall *call, MgShape *shape, const MgShape *base)
+{
+    int grad = base != NULL ? base->flags & MG_META_REQUIRES_GRAD : call->needs_grad;
+    int flags = !grad || mg_dtype_class(shape->dtype) < 2 ? 0
+                : call->grad                              ? MG_META_REQUIRES_GRAD | MG_META_NON_LEAF
+                                                          : MG_META_REQUIRES_GRAD; /* a view of it without a history */
+    PyObject *meta = meta_with(shape, flags);
+    if (meta != NULL && base != NULL && add_pair(&call->views, call->fresh, PyLong_FromLong(base->index)) < 0) {
+        Py_CLEAR(meta);
+    }
+    call->fresh++;
+    return meta;
+}
+
+int
+mg_shape_give_object(MgShapeCall *call, PyObject *object)
+{
+    Py_XSETREF(call->result, object);
+    return object == NULL ? MG_ERR : MG_OK;
+}
+
+int
+mg_shape_give(MgShapeCall *call, MgShape *shape)
+{
+    return mg_shape_give_object(call, mg_shape_meta(call, shape, NULL));
+}
+
+int
+mg_shape_give_view(MgShapeCall *call, MgShape *shape, const MgShape *base)
+{
+    return mg_shape_give_object(call, mg_shape_meta(call, shape, base));
+}
+
+int
+mg_shape_give_input(MgShapeCall *call, const MgShape *input)
+{
+    MgRef *ref = PyObject_New(MgRef, &MgRef_Type);
+    if (ref != NULL) {
+        ref->index = input->index;
+    }
+    return mg_shape_give_object(call, (PyObject *)ref);
+}
+
+int
+mg_shape_changed(MgShapeCall *call, const MgShape *input)
+{
+    MG_NEED(mg_layout_is_dense(input)); /* no two elements in one place */
+    if (!call->needs_grad) {
+        return MG_OK;
+    }
+    MG_NEED(mg_dtype_class(input->dtype) >= 2);
+    if (input->flags & MG_META_REQUIRES_GRAD) {
+        MG_NEED(input->flags & MG_META_NON_LEAF); /* eager raises for a leaf */
+        return MG_OK;
+    }
+    MG_NEED(!(input->flags & MG_META_PARAMETER));
+    int flags = input->flags | MG_META_REQUIRES_GRAD | MG_META_NON_LEAF;
+    return add_pair(&call->changes, input->index, meta_with(input, flags));
+}
+
+/* ---- calls ---- */
+
+/* Reads sizes or strides. MG_DECLINE if they are not all ints. */
+static int
+read_tuple(PyObject *tuple, int64_t *numbers)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        MG_TRY(mg_shape_int(PyTuple_GET_ITEM(tuple, i), &numbers[i]));
+    }
+    return MG_OK;
+}
+
+static int
+read_input(MgShapeCall *call, PyObject *pair)
+{
+    MG_NEED(call->input_count < MG_SHAPE_INPUTS && PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2);
+    PyObject *object = PyTuple_GET_ITEM(pair, 1);
+    MG_NEED(Py_TYPE(object) == &MgMeta_Type);
+    MgMeta *meta = (MgMeta *)object;
+    MgShape *shape = &call->inputs[call->input_count];
+    MG_NEED(meta->dim <= MG_SHAPE_DIMS && !(meta->flags & (MG_META_CONJUGATE | MG_META_NEGATIVE)) &&
+            (meta->flags & ~(MG_META_REQUIRES_GRAD | MG_META_NON_LEAF | MG_META_PARAMETER)) == 0);
+    shape->dim = meta->dim;
+    shape->dtype = dtype_of(meta->dtype);
+    shape->flags = meta->flags;
+    shape->index = call->input_count;
+    MG_NEED(shape->dtype != MG_NO_DTYPE && mg_shape_is_cpu(meta->device));
+    MG_TRY(read_tuple(meta->sizes, shape->size));
+    MG_TRY(read_tuple(meta->strides, shape->stride));
+    call->nodes[call->input_count++] = PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
+    call->needs_grad = call->needs_grad || (call->grad && (meta->flags & MG_META_REQUIRES_GRAD));
+    return MG_OK;
+}
+
+/* Only torch's usual state is known: see _READERS in rules.py. */
+static int
+read_state(MgShapeCall *call, PyObject *state)
+{
+    MG_NEED(PyTuple_Check(state) && PyTuple_GET_SIZE(state) >= 7);
+    PyObject *modes = PyTuple_GET_ITEM(state, 5), *stack = PyTuple_GET_ITEM(state, 6);
+    MG_NEED(PyTuple_GET_ITEM(state, 1) == Py_False && PyTuple_GET_ITEM(state, 3) == Py_None &&
+            PyTuple_GET_ITEM(state, 4) == Py_False && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 0 &&
+            PyLong_CheckExact(stack) && Py_SIZE(stack) == 0);
+    call->grad = PyTuple_GET_ITEM(state, 0) == Py_True;
+    call->standard = dtype_of(PyTuple_GET_ITEM(state, 2));
+    return call->standard == MG_NO_DTYPE ? MG_DECLINE : MG_OK;
+}
+
+static int
+bind(MgShapeCall *call, const Entry *entry, PyObject *const *args, Py_ssize_t count, PyObject *kwargs)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        MG_NEED(i < entry->count);
+        if (i == entry->rest && !PyTuple_Check(args[i]) && !PyList_Check(args[i])) { /* ints, one by one */
+            call->rest = PyTuple_New(count - i);
+            if (call->rest == NULL) {
+                return MG_ERR;
+            }
+            for (Py_ssize_t k = i; k < count; k++) {
+                PyTuple_SET_ITEM(call->rest, k - i, Py_NewRef(args[k]));
+            }
+            call->args[i] = call->rest;
+            break;
+        }
+        call->args[i] = args[i] == Py_None ? NULL : args[i];
+    }
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (kwargs != NULL && kwargs != Py_None && PyDict_Next(kwargs, &position, &key, &value)) {
+        int at = 0;
+        while (at < entry->count && entry->names[at] != key) {
+            at++;
+        }
+        for (int k = 0; at == entry->count && k < entry->count; k++) { /* a name that is not interned */
+            at = PyUnicode_Compare(entry->names[k], key) == 0 ? k : at;
+        }
+        MG_NEED(at < entry->count || value == Py_None);
+        if (at < entry->count) {
+            MG_NEED(call->args[at] == NULL);
+            call->args[at] = value == Py_None ? NULL : value;
+        }
+    }
+    return MG_OK;
+}
+
+static Entry *
+find_entry(MgNodeKind kind, PyObject *target, PyObject *args)
+{
+    PyObject *table = NULL, *name = target;
+    if (kind == MG_NODE_METHOD) {
+        table = shapes.methods;
+    }
+    else if (target == shapes.getattr) {
+        table = shapes.attributes;
+        name = PyTuple_GET_SIZE(args) == 2 ? PyTuple_GET_ITEM(args, 1) : NULL;
+    }
+    if (table == NULL) {
+        return mg_table_get(&shapes.functions, target, NULL);
+    }
+    PyObject *address = name == NULL || !PyUnicode_Check(name) ? NULL : PyDict_GetItemWithError(table, name);
+    return address == NULL ? NULL : PyLong_AsVoidPtr(address);
+}
+
+static int
+run(MgShapeCall *call, const Entry *entry, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs,
+    PyObject *state)
+{
+    MG_TRY(read_state(call, state));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(inputs); i++) {
+        MG_TRY(read_input(call, PyList_GET_ITEM(inputs, i)));
+    }
+    Py_ssize_t count = target == shapes.getattr ? 1 : PyTuple_GET_SIZE(args); /* without the name of the attribute */
+    MG_TRY(bind(call, entry, ((PyTupleObject *)args)->ob_item, count, kwargs));
+    return entry->rule->function(call);
+}
+
+PyObject *
+mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs, PyObject *state)
+{
+    Entry *entry = find_entry(kind, target, args);
+    MgShapeCall *call = entry == NULL ? NULL : PyMem_Malloc(sizeof(MgShapeCall));
+    if (call == NULL) {
+        return entry == NULL ? NULL : PyErr_NoMemory();
+    }
+    memset(call, 0, offsetof(MgShapeCall, inputs));
+    memset((char *)call + offsetof(MgShapeCall, input_count), 0,
+           sizeof(MgShapeCall) - offsetof(MgShapeCall, input_count));
+    call->rule = entry->rule;
+    call->in_place = entry->in_place;
+    PyObject *outcome = NULL;
+    int result = run(call, entry, target, args, kwargs, inputs, state);
+    if (result == MG_OK && call->result != NULL) {
+        PyObject *changes = call->changes == NULL ? PyTuple_New(0) : PyList_AsTuple(call->changes);
+        PyObject *views = call->views == NULL ? PyTuple_New(0) : PyList_AsTuple(call->views);
+        outcome = changes == NULL || views == NULL ? NULL : PyTuple_Pack(3, call->result, changes, views);
+        Py_XDECREF(changes);
+        Py_XDECREF(views);
+    }
+    Py_XDECREF(call->result);
+    Py_XDECREF(call->changes);
+    Py_XDECREF(call->views);
+    Py_XDECREF(call->rest);
+    PyMem_Free(call);
+    return outcome;
+}

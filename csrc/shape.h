@@ -1,0 +1,16 @@
+/* Shape functions: what an operation gives, worked out in C from metadata alone. */
+#ifndef MG_SHAPE_H
+#define MG_SHAPE_H
+
+#include "capture.h"
+
+/* Finds the operations of torch that have a shape function. Called again, it does nothing. */
+int mg_shape_init(void);
+
+/* The outcome (result, changes, views) of an operation, as magneto/_propagate.py would give it. `inputs` is a list of
+ * (node, Meta) pairs for the references in the arguments, `state` torch's global state as rules.py reads it. New; NULL
+ * without an exception if there is no shape function for the target, or it does not know these arguments. */
+PyObject *mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs,
+                           PyObject *state);
+
+#endif
