@@ -1,13 +1,15 @@
 /* Recording: operations on twins become nodes of a graph.
  *
  * What an operation gives is asked of the propagation cache, whose key is the target, the metadata of the tensors and
- * the other arguments; on a miss, of FakeTensorMode, through a function in Python. A result with no tensor in it was a
- * question about metadata: it is a plain value, and there is no node. An operation that fails is not recorded at all:
- * capture ends before it, and the program gets its error from running it. */
+ * the other arguments; on a miss, of the operation's shape function (shape.c), and if that declines of FakeTensorMode,
+ * through a function in Python. A result with no tensor in it was a question about metadata: it is a plain value, and
+ * there is no node. An operation that fails is not recorded at all: capture ends before it, and the program gets its
+ * error from running it. */
 #include "record.h"
 
 #include "alias.h"
 #include "rules.h"
+#include "shape.h"
 #include "symbol.h"
 #include "world.h"
 
@@ -442,7 +444,27 @@ ask(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObj
     return fresh;
 }
 
-/* The outcome of an operation without symbols, from the cache or from Python. New; a text if it can't be captured. */
+/* The outcome of an operation by its shape function, or if that does not know from Python. New. */
+static PyObject *
+fresh_outcome(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
+              PyObject *key)
+{
+    PyObject *inputs = describe_twins(twins);
+    if (inputs == NULL) {
+        return NULL;
+    }
+    PyObject *outcome = mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1));
+    Py_DECREF(inputs);
+    if (outcome == NULL) {
+        return PyErr_Occurred() ? NULL : ask(capture, kind, target, args, kwargs, twins, Py_None);
+    }
+    if (self_check) {
+        Py_SETREF(outcome, ask(capture, kind, target, args, kwargs, twins, outcome));
+    }
+    return outcome;
+}
+
+/* The outcome of an operation without symbols, from the cache or made anew. New; a text if it can't be captured. */
 static PyObject *
 outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
            PyObject *key)
@@ -454,7 +476,7 @@ outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args
     if (PyErr_Occurred()) {
         return NULL;
     }
-    PyObject *fresh = ask(capture, kind, target, args, kwargs, twins, Py_None);
+    PyObject *fresh = fresh_outcome(capture, kind, target, args, kwargs, twins, key);
     if (fresh != NULL && PyTuple_Check(fresh) && PyTuple_GET_SIZE(key) <= LONGEST_KEY) {
         if (PyDict_GET_SIZE(cache) >= MOST_KEYS) {
             PyDict_Clear(cache);

@@ -221,12 +221,6 @@ dtype_of(PyObject *object)
     return MG_NO_DTYPE;
 }
 
-PyObject *
-mg_shape_dtype_object(MgDtype dtype)
-{
-    return shapes.dtypes[dtype];
-}
-
 int
 mg_shape_tensor(MgShapeCall *call, PyObject *value, MgShape **tensor)
 {
@@ -384,10 +378,14 @@ meta_with(const MgShape *shape, int flags)
 PyObject *
 mg_shape_meta(MgShapeCall *call, MgShape *shape, const MgShape *base)
 {
-    int grad = base != NULL ? base->flags & MG_META_REQUIRES_GRAD : call->needs_grad;
-    int flags = !grad || mg_dtype_class(shape->dtype) < 2 ? 0
-                : call->grad                              ? MG_META_REQUIRES_GRAD | MG_META_NON_LEAF
-                                                          : MG_META_REQUIRES_GRAD; /* a view of it without a history */
+    int grad = base != NULL ? base->flags & MG_META_REQUIRES_GRAD : call->needs_grad, flags = 0;
+    if (grad && mg_dtype_class(shape->dtype) >= 2) {
+        flags = call->grad ? MG_META_REQUIRES_GRAD | MG_META_NON_LEAF : MG_META_REQUIRES_GRAD;
+    }
+    if (flags != 0 && base != NULL && call->grad) {
+        flags |= base->flags & (MG_META_LEAF_VIEW | MG_META_MULTI_VIEW);
+        flags |= (base->flags & MG_META_NON_LEAF ? 0 : MG_META_LEAF_VIEW) | (call->several ? MG_META_MULTI_VIEW : 0);
+    }
     PyObject *meta = meta_with(shape, flags);
     if (meta != NULL && base != NULL && add_pair(&call->views, call->fresh, PyLong_FromLong(base->index)) < 0) {
         Py_CLEAR(meta);
@@ -429,6 +427,10 @@ int
 mg_shape_changed(MgShapeCall *call, const MgShape *input)
 {
     MG_NEED(mg_layout_is_dense(input)); /* no two elements in one place */
+    for (int i = 0; i < input->dim; i++) {
+        MG_NEED(input->size[i] <= 1 || input->stride[i] != 0);
+    }
+    MG_NEED(!(input->flags & (MG_META_LEAF_VIEW | MG_META_MULTI_VIEW)));
     if (!call->needs_grad) {
         return MG_OK;
     }
@@ -463,7 +465,8 @@ read_input(MgShapeCall *call, PyObject *pair)
     MgMeta *meta = (MgMeta *)object;
     MgShape *shape = &call->inputs[call->input_count];
     MG_NEED(meta->dim <= MG_SHAPE_DIMS && !(meta->flags & (MG_META_CONJUGATE | MG_META_NEGATIVE)) &&
-            (meta->flags & ~(MG_META_REQUIRES_GRAD | MG_META_NON_LEAF | MG_META_PARAMETER)) == 0);
+            (meta->flags & ~(MG_META_REQUIRES_GRAD | MG_META_NON_LEAF | MG_META_PARAMETER | MG_META_LEAF_VIEW |
+                             MG_META_MULTI_VIEW)) == 0);
     shape->dim = meta->dim;
     shape->dtype = dtype_of(meta->dtype);
     shape->flags = meta->flags;

@@ -329,7 +329,8 @@ index_write(MgShapeCall *call)
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     MG_TRY(mg_shape_tensor(call, call->args[2], &index));
     MG_NEED(index->dtype == MG_I64 && index->dim == 1 && self->dim > 0 && mg_layout_is_plain(self) &&
-            call->args[4] == NULL);
+            (call->args[4] == NULL || mg_shape_number(call->args[4], &number) == MG_OK));
+    MG_NEED(call->args[4] == NULL || mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));
     if (call->rule->data) {
         MG_TRY(mg_shape_number(call->args[3], &number));
         MG_NEED(mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));

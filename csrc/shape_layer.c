@@ -53,6 +53,10 @@ matmul(MgShapeCall *call)
     lead[0].dim = left->dim > 2 ? left->dim - 2 : 0;
     lead[1].dim = right->dim > 2 ? right->dim - 2 : 0;
     MG_TRY(mg_layout_broadcast(&batches, both, 2));
+    if (right->dim > 2) { /* others are folded into fewer products, whose layout is another */
+        MG_NEED(lead[0].dim == lead[1].dim &&
+                memcmp(left->size, right->size, sizeof(int64_t) * (size_t)lead[0].dim) == 0);
+    }
     out = batches;
     out.dtype = left->dtype;
     if (left->dim > 1) {
@@ -165,7 +169,7 @@ einsum(MgShapeCall *call)
             text++;
         }
     }
-    int part = 0, last = -1, summed = 0;
+    int part = 0, summed = 0;
     for (; *text != '\0'; text++) {
         int label = *text;
         MG_NEED(label > 0 && label < LABELS && Py_ISALPHA(label) && (in_left[label] || in_right[label]) &&
@@ -175,7 +179,6 @@ einsum(MgShapeCall *call)
         part = own;
         in_out[label] = 1;
         out.size[out.dim++] = sizes[label];
-        (void)last;
     }
     for (int label = 0; label < LABELS; label++) {
         if ((in_left[label] || in_right[label]) && !in_out[label]) {
@@ -266,14 +269,7 @@ group_norm(MgShapeCall *call)
     MG_TRY(mg_shape_int(call->args[1], &groups));
     MG_NEED(is_float(self) && self->dim >= 2 && groups > 0 && self->size[1] % groups == 0 &&
             mg_layout_is_contiguous(self) && mg_layout_elements(self) > 0);
-    int64_t values = mg_layout_elements(self) / groups;
-    MG_NEED(values > 1 && values / self->size[0] > 0 && self->size[0] * self->size[1] / groups > 0);
-    int64_t check =
-        self->size[0] * self->size[1] / groups; /* what torch refuses in training: one value for each channel */
-    for (int i = 2; i < self->dim; i++) {
-        check *= self->size[i];
-    }
-    MG_NEED(check > 1);
+    MG_NEED(mg_layout_elements(self) / groups > 1); /* else torch refuses */
     MG_TRY(check_channels(call, 2, self->dtype, self->size[1]));
     MG_TRY(check_channels(call, 3, self->dtype, self->size[1]));
     if (call->args[4] != NULL) {
@@ -432,7 +428,7 @@ convolve(MgShapeCall *call)
     int batched = self->dim == spatial + 2;
     MG_NEED((batched || self->dim == spatial + 1) && weight->dim == spatial + 2 && is_float(self) &&
             self->dtype == weight->dtype && groups > 0 && mg_layout_elements(self) > 0 &&
-            mg_layout_elements(weight) > 0 && mg_layout_is_contiguous(self) && mg_layout_is_contiguous(weight));
+            mg_layout_elements(weight) > 0 && mg_layout_is_plain(self) && mg_layout_is_plain(weight));
     MG_NEED(!mg_layout_is_channels_last(self) && !mg_layout_is_channels_last(weight));
     int64_t channels = self->size[batched];
     int64_t made = transposed ? weight->size[1] * groups : weight->size[0];
@@ -520,14 +516,10 @@ adaptive_pool(MgShapeCall *call)
     MG_NEED((first == 1 || first == 2) && is_float(self) && mg_layout_is_contiguous(self) && !flag &&
             !mg_layout_is_channels_last(self) && mg_layout_elements(self) > 0);
     MgShape out = *self;
-    int ones = 1;
     for (int i = 0; i < spatial; i++) {
         MG_NEED(size[i] > 0);
-        ones = ones && size[i] == 1;
         out.size[first + i] = size[i];
     }
-    MG_NEED(spatial > 1 || first == 1 || first == 2);
-    (void)ones;
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }

@@ -242,7 +242,9 @@ make_like(MgShapeCall *call)
     MG_TRY(read_options(call, first, self->dtype, &out.dtype));
     MG_TRY(read_format(call->args[first + 5], PRESERVE, &format));
     MG_NEED(!(call->rule->data & FLOATS_ONLY) || mg_dtype_class(out.dtype) == 2);
-    MG_NEED(mg_layout_elements(self) > 0 || mg_layout_is_plain(self));
+    if (format == PRESERVE && mg_layout_is_contiguous(self)) {
+        format = CONTIGUOUS;
+    }
     MG_TRY(lay_out(&out, self, format));
     return mg_shape_give(call, &out);
 }
@@ -268,29 +270,24 @@ make_new(MgShapeCall *call)
 static int
 arange(MgShapeCall *call)
 {
-    MgNumber numbers[3];
-    int count = 0, whole = 1;
-    for (; count < 3 && call->args[count] != NULL; count++) {
-        MG_TRY(mg_shape_number(call->args[count], &numbers[count]));
-        MG_NEED(numbers[count].kind == MG_I64 || numbers[count].kind == MG_F64);
-        whole = whole && numbers[count].kind == MG_I64;
+    MgNumber numbers[3] = {{MG_I64, 0}, {MG_I64, 0}, {MG_I64, 1}}; /* start, end, step */
+    PyObject *end_value = call->args[1] != NULL ? call->args[1] : call->args[3];
+    PyObject *values[3] = {call->args[0], end_value, call->args[2]};
+    MG_NEED(call->args[1] == NULL || call->args[3] == NULL);
+    if (end_value == NULL) {
+        MG_NEED(call->args[2] == NULL && call->args[0] != NULL);
+        values[0] = NULL;
+        values[1] = call->args[0];
     }
-    if (call->args[3] != NULL) { /* end= */
-        MG_NEED(count <= 1);
-        MG_TRY(mg_shape_number(call->args[3], &numbers[1]));
-        MG_NEED(numbers[1].kind == MG_I64 || numbers[1].kind == MG_F64);
-        whole = whole && numbers[1].kind == MG_I64;
-        if (count == 0) {
-            numbers[0] = numbers[1];
-            count = 1;
+    int whole = 1;
+    for (int i = 0; i < 3; i++) {
+        if (values[i] != NULL) {
+            MG_TRY(mg_shape_number(values[i], &numbers[i]));
         }
-        else {
-            count = 2;
-        }
+        MG_NEED(numbers[i].kind == MG_I64 || numbers[i].kind == MG_F64);
+        whole = whole && numbers[i].kind == MG_I64;
     }
-    MG_NEED(count > 0);
-    double start = count == 1 ? 0 : numbers[0].value, end = count == 1 ? numbers[0].value : numbers[1].value;
-    double step = count == 3 ? numbers[2].value : 1;
+    double start = numbers[0].value, end = numbers[1].value, step = numbers[2].value;
     MG_NEED(step != 0 && (end - start) / step >= 0 && (end - start) / step < 1e9 && start > -1e15 && start < 1e15 &&
             end > -1e15 && end < 1e15);
     MgShape out = {.index = -1, .dim = 1, .stride = {1}};

@@ -60,6 +60,7 @@ give_pointwise(MgShapeCall *call, MgShape **tensors, int count, MgDtype common)
             break;
         case TO_REAL:
             out.dtype = mg_dtype_to_real(common);
+            MG_NEED(!call->in_place || out.dtype == common);
             break;
         case FIRST:
             out.dtype = tensors[0]->dtype;
@@ -211,6 +212,7 @@ clamp(MgShapeCall *call)
         }
     }
     MG_NEED(count == 0 || (tensors[1] == NULL && tensors[2] == NULL));
+    MG_NEED(mg_layout_is_dense(tensors[0])); /* it is several steps, each with its layout */
     return give_pointwise(call, tensors, 3, mg_dtype_common(tensors, 3, numbers, count, call->standard));
 }
 

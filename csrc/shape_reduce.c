@@ -253,8 +253,8 @@ sort(MgShapeCall *call)
     MG_TRY(mg_shape_bool(call->args[3], 0, &flag));
     MG_NEED(mg_dtype_class(self->dtype) < 3);
     MgShape values = *self, indices = *self;
-    mg_layout_like(&values, self);
-    mg_layout_like(&indices, self);
+    mg_layout_is_contiguous(self) ? mg_layout_contiguous(&values) : mg_layout_like(&values, self);
+    memcpy(indices.stride, values.stride, sizeof(indices.stride));
     indices.dtype = MG_I64;
     if (call->rule->data) {
         call->needs_grad = 0;

@@ -31,6 +31,10 @@ static int
 give_reshaped(MgShapeCall *call, MgShape *self, MgShape *out, int copy)
 {
     out->dtype = self->dtype;
+    for (int i = 0; i < self->dim; i++) { /* of strides that have no meaning FakeTensorMode makes its own */
+        int64_t natural = i == self->dim - 1 ? 1 : self->size[i + 1] * self->stride[i + 1];
+        MG_NEED(self->size[i] != 1 || self->stride[i] == natural);
+    }
     if (mg_layout_view(self, out)) {
         return mg_shape_give_view(call, out, self);
     }
@@ -341,6 +345,7 @@ select_one(MgShapeCall *call)
 static int
 give_parts(MgShapeCall *call, MgShape *self, int dim, const int64_t *sizes, int64_t count)
 {
+    call->several = 1;
     PyObject *parts = PyTuple_New(count);
     for (int64_t i = 0; parts != NULL && i < count; i++) {
         MgShape out = *self;
@@ -404,6 +409,7 @@ unbind(MgShapeCall *call)
         MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     }
     MG_NEED(self->dim > 0 && self->size[dim] <= MOST_PARTS && self->size[dim] > 0);
+    call->several = 1;
     PyObject *parts = PyTuple_New(self->size[dim]);
     for (int64_t i = 0; parts != NULL && i < self->size[dim]; i++) {
         MgShape out = *self;
@@ -529,7 +535,7 @@ stack(MgShapeCall *call)
         MG_TRY(mg_shape_dim(call->args[1], out.dim, &dim));
     }
     for (int i = 0; i < count; i++) {
-        MG_NEED(tensors[i]->dim == tensors[0]->dim);
+        MG_NEED(tensors[i]->dim == tensors[0]->dim && (out.dim < 4 || mg_layout_is_contiguous(tensors[i])));
         for (int k = 0; k < tensors[0]->dim; k++) {
             MG_NEED(tensors[i]->size[k] == tensors[0]->size[k]);
         }
@@ -604,13 +610,12 @@ flip(MgShapeCall *call)
         MG_NEED(!(seen & 1 << dim));
         seen |= 1 << dim;
     }
-    MG_NEED(mg_layout_elements(self) > 0 || mg_layout_is_plain(self));
     MgShape out = *self;
-    mg_layout_like(&out, self);
+    mg_layout_is_contiguous(self) ? mg_layout_contiguous(&out) : mg_layout_like(&out, self);
     return mg_shape_give(call, &out);
 }
 
-/* tril(input, diagonal): a contiguous mask decides between the input and 0 */
+/* tril(input, diagonal) */
 static int
 triangle(MgShapeCall *call)
 {
@@ -626,10 +631,7 @@ triangle(MgShapeCall *call)
         return mg_shape_give_input(call, self);
     }
     MgShape out = *self;
-    MgShape mask = {.dim = 2, .dtype = self->dtype, .size = {self->size[self->dim - 2], self->size[self->dim - 1]}};
-    mg_layout_contiguous(&mask);
-    MgShape *tensors[2] = {&mask, self};
-    mg_layout_pointwise(&out, tensors, 2, MG_NO_DTYPE);
+    mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
 

@@ -40,12 +40,13 @@ typedef struct {
     MgDtype standard;          /* torch's default dtype */
     PyObject *result;          /* strong: what the operation gives */
     PyObject *changes, *views; /* strong: lists of pairs, as in the outcome; or NULL */
+    int several;               /* it gives several views */
     int fresh;                 /* new tensors so far */
 } MgShapeCall;
 
 /* Operations with the same shape function. */
 struct MgShapeRule {
-    const char *names;     /* see find_targets in shape.c */
+    const char *names;     /* see add_word in shape.c */
     const char *signature; /* names of the arguments; "..." ends one that takes ints given one by one too */
     int (*function)(MgShapeCall *call);
     int data; /* for the function */
@@ -64,8 +65,7 @@ int mg_shape_dtype(PyObject *value, MgDtype otherwise, MgDtype *dtype);
 int mg_shape_is_cpu(PyObject *device);
 int mg_shape_wrap(int64_t number, int dim, int *result); /* a dimension that may count from the end */
 int mg_shape_dim(PyObject *value, int dim, int *result);
-const char *mg_shape_text(PyObject *value);     /* of a str, or NULL */
-PyObject *mg_shape_dtype_object(MgDtype dtype); /* borrowed */
+const char *mg_shape_text(PyObject *value); /* of a str, or NULL */
 
 /* The result. mg_shape_meta gives the metadata of a new tensor that comes from all inputs, or if `base` is not NULL is a
  * view of that input; new, or NULL with an exception. The others set the result. */

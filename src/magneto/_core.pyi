@@ -148,6 +148,17 @@ def meta(
 def ref(index: int, /) -> Ref:
     """A reference to an argument, for the result of a propagation."""
 
+def shape_outcome(
+    kind: int,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None,
+    inputs: list[tuple[int, Meta]],
+    state: tuple[Any, ...],
+    /,
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]] | None:
+    """What an operation gives, by its shape function; None if it has none for this."""
+
 def capturing() -> bool:
     """Whether a capture is under way on this thread."""
 
