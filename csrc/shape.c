@@ -34,6 +34,7 @@ static const struct {
 } modules[] = {
     {"o.", "operator"}, {"F.", "torch.nn.functional"}, {"n.", "torch._C._nn"}, {"s.", "torch.special"},
     {"t.", "torch"},    {"f.", "torch.functional"},    {"v.", "torch._VF"},    {"a.", "torch._C._autograd"},
+    {"c.", "torch._C"},
 };
 
 static Entry *
@@ -367,9 +368,9 @@ meta_with(const MgShape *shape, int flags)
 {
     PyObject *sizes = tuple_of(shape->size, shape->dim);
     PyObject *strides = tuple_of(shape->stride, shape->dim);
-    PyObject *meta = sizes == NULL || strides == NULL
-                         ? NULL
-                         : (PyObject *)mg_meta_get(shapes.dtypes[shape->dtype], shapes.cpu, sizes, strides, flags);
+    PyObject *meta = sizes == NULL || strides == NULL ? NULL
+                                                      : (PyObject *)mg_meta_get(shapes.dtypes[shape->dtype], shapes.cpu,
+                                                                                sizes, strides, flags, NULL);
     Py_XDECREF(sizes);
     Py_XDECREF(strides);
     return meta;
@@ -387,7 +388,9 @@ mg_shape_meta(MgShapeCall *call, MgShape *shape, const MgShape *base)
         flags |= (base->flags & MG_META_NON_LEAF ? 0 : MG_META_LEAF_VIEW) | (call->several ? MG_META_MULTI_VIEW : 0);
     }
     PyObject *meta = meta_with(shape, flags);
-    if (meta != NULL && base != NULL && add_pair(&call->views, call->fresh, PyLong_FromLong(base->index)) < 0) {
+    int shared = base != NULL ? base->index : -1; /* of x.detach() it is not said whose memory it shares */
+    if (meta != NULL && (base != NULL || call->detached) &&
+        add_pair(&call->views, call->fresh, PyLong_FromLong(shared)) < 0) {
         Py_CLEAR(meta);
     }
     call->fresh++;
@@ -424,11 +427,26 @@ mg_shape_give_input(MgShapeCall *call, const MgShape *input)
 }
 
 int
+mg_shape_written(MgShapeCall *call, const MgShape *input)
+{
+    PyObject *number = PyLong_FromLong(input->index);
+    if (call->written == NULL) {
+        call->written = PyList_New(0);
+    }
+    int result = number == NULL || call->written == NULL ? MG_ERR : PyList_Append(call->written, number);
+    Py_XDECREF(number);
+    return result;
+}
+
+int
 mg_shape_changed(MgShapeCall *call, const MgShape *input)
 {
     MG_NEED(mg_layout_is_dense(input)); /* no two elements in one place */
     for (int i = 0; i < input->dim; i++) {
         MG_NEED(input->size[i] <= 1 || input->stride[i] != 0);
+    }
+    if (mg_shape_written(call, input) < 0) {
+        return MG_ERR;
     }
     MG_NEED(!(input->flags & (MG_META_LEAF_VIEW | MG_META_MULTI_VIEW)));
     if (!call->needs_grad) {
@@ -464,7 +482,8 @@ read_input(MgShapeCall *call, PyObject *pair)
     MG_NEED(Py_TYPE(object) == &MgMeta_Type);
     MgMeta *meta = (MgMeta *)object;
     MgShape *shape = &call->inputs[call->input_count];
-    MG_NEED(meta->dim <= MG_SHAPE_DIMS && !(meta->flags & (MG_META_CONJUGATE | MG_META_NEGATIVE)) &&
+    MG_NEED(meta->fake == NULL && meta->dim <= MG_SHAPE_DIMS &&
+            !(meta->flags & (MG_META_CONJUGATE | MG_META_NEGATIVE)) &&
             (meta->flags & ~(MG_META_REQUIRES_GRAD | MG_META_NON_LEAF | MG_META_PARAMETER | MG_META_LEAF_VIEW |
                              MG_META_MULTI_VIEW)) == 0);
     shape->dim = meta->dim;
@@ -561,6 +580,13 @@ run(MgShapeCall *call, const Entry *entry, PyObject *target, PyObject *args, PyO
     return entry->rule->function(call);
 }
 
+/* A tuple of what is in a list, or an empty one. New. */
+static PyObject *
+tuple_from(PyObject *list)
+{
+    return list == NULL ? PyTuple_New(0) : PyList_AsTuple(list);
+}
+
 PyObject *
 mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs, PyObject *state)
 {
@@ -577,15 +603,19 @@ mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kw
     PyObject *outcome = NULL;
     int result = run(call, entry, target, args, kwargs, inputs, state);
     if (result == MG_OK && call->result != NULL) {
-        PyObject *changes = call->changes == NULL ? PyTuple_New(0) : PyList_AsTuple(call->changes);
-        PyObject *views = call->views == NULL ? PyTuple_New(0) : PyList_AsTuple(call->views);
-        outcome = changes == NULL || views == NULL ? NULL : PyTuple_Pack(3, call->result, changes, views);
+        PyObject *changes = tuple_from(call->changes), *views = tuple_from(call->views);
+        PyObject *written = tuple_from(call->written);
+        outcome = changes == NULL || views == NULL || written == NULL
+                      ? NULL
+                      : PyTuple_Pack(4, call->result, changes, views, written);
         Py_XDECREF(changes);
         Py_XDECREF(views);
+        Py_XDECREF(written);
     }
     Py_XDECREF(call->result);
     Py_XDECREF(call->changes);
     Py_XDECREF(call->views);
+    Py_XDECREF(call->written);
     Py_XDECREF(call->rest);
     PyMem_Free(call);
     return outcome;

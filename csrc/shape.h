@@ -7,7 +7,7 @@
 /* Finds the operations of torch that have a shape function. Called again, it does nothing. */
 int mg_shape_init(void);
 
-/* The outcome (result, changes, views) of an operation, as magneto/_propagate.py would give it. `inputs` is a list of
+/* The outcome (result, changes, views, written) of an operation, as magneto/_propagate.py would give it. `inputs` is a list of
  * (node, Meta) pairs for the references in the arguments, `state` torch's global state as rules.py reads it. New; NULL
  * without an exception if there is no shape function for the target, or it does not know these arguments. */
 PyObject *mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs,

@@ -123,6 +123,21 @@ add_product(MgShapeCall *call)
     return mg_shape_give(call, &out);
 }
 
+/* _transformer_encoder_layer_fwd(src, embed_dim, num_heads, qkv_weight, ...): what it gives is like its input */
+static int
+encoder_layer(MgShapeCall *call)
+{
+    MgShape *self;
+    MG_TRY(mg_shape_tensor(call, call->args[0], &self));
+    MG_NEED(self->dim == 3 && is_float(self) && mg_layout_is_plain(self) && !call->needs_grad &&
+            mg_layout_elements(self) > 0);
+    for (int i = 0; i < call->input_count; i++) {
+        MG_NEED(call->inputs[i].dtype == self->dtype);
+    }
+    MgShape out = *self;
+    return mg_shape_give(call, &out);
+}
+
 /* outer(input, vec2) */
 static int
 outer(MgShapeCall *call)
@@ -298,7 +313,10 @@ batch_norm(MgShapeCall *call)
     for (int i = 1; i < 3; i++) {
         MgShape *running;
         MG_TRY(optional_tensor(call, i, self->dtype, &running));
-        MG_NEED(running == NULL || !(running->flags & MG_META_REQUIRES_GRAD));
+        MG_NEED(running == NULL || (!(running->flags & MG_META_REQUIRES_GRAD) && mg_layout_is_contiguous(running)));
+        if (running != NULL && training && mg_shape_written(call, running) < 0) {
+            return MG_ERR;
+        }
     }
     MgShape out = *self;
     MG_NEED(mg_layout_is_contiguous(self));
@@ -429,7 +447,7 @@ convolve(MgShapeCall *call)
     MG_NEED((batched || self->dim == spatial + 1) && weight->dim == spatial + 2 && is_float(self) &&
             self->dtype == weight->dtype && groups > 0 && mg_layout_elements(self) > 0 &&
             mg_layout_elements(weight) > 0 && mg_layout_is_plain(self) && mg_layout_is_plain(weight));
-    MG_NEED(!mg_layout_is_channels_last(self) && !mg_layout_is_channels_last(weight));
+    MG_NEED(!mg_layout_suggests_channels_last(self) && !mg_layout_suggests_channels_last(weight));
     int64_t channels = self->size[batched];
     int64_t made = transposed ? weight->size[1] * groups : weight->size[0];
     MG_NEED(weight->size[0] % groups == 0 && channels == (transposed ? weight->size[0] : weight->size[1] * groups));
@@ -483,7 +501,7 @@ pool(MgShapeCall *call)
     MG_NEED((average || !flag) && (!average || call->args[6] == NULL));
     int first = self->dim - spatial;
     MG_NEED((first == 1 || first == 2) && is_float(self) && mg_layout_is_contiguous(self) &&
-            !mg_layout_is_channels_last(self) && mg_layout_elements(self) > 0);
+            !mg_layout_suggests_channels_last(self) && mg_layout_elements(self) > 0);
     MgShape out = *self;
     for (int i = 0; i < spatial; i++) {
         int64_t size = self->size[first + i], pace = step == NULL ? kernel[i] : stride[i];
@@ -514,7 +532,7 @@ adaptive_pool(MgShapeCall *call)
     MG_TRY(mg_shape_bool(call->args[2], 0, &flag));
     int first = self->dim - spatial;
     MG_NEED((first == 1 || first == 2) && is_float(self) && mg_layout_is_contiguous(self) && !flag &&
-            !mg_layout_is_channels_last(self) && mg_layout_elements(self) > 0);
+            !mg_layout_suggests_channels_last(self) && mg_layout_elements(self) > 0);
     MgShape out = *self;
     for (int i = 0; i < spatial; i++) {
         MG_NEED(size[i] > 0);
@@ -536,7 +554,7 @@ interpolate(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     int spatial = self->dim - 2;
     MG_NEED(mode != NULL && spatial >= 1 && spatial <= 3 && is_float(self) && mg_layout_is_contiguous(self) &&
-            !mg_layout_is_channels_last(self) && mg_layout_elements(self) > 0);
+            !mg_layout_suggests_channels_last(self) && mg_layout_elements(self) > 0);
     MG_NEED(strcmp(mode, "nearest") == 0 || (strcmp(mode, "bilinear") == 0 && spatial == 2) ||
             (strcmp(mode, "bicubic") == 0 && spatial == 2) || (strcmp(mode, "linear") == 0 && spatial == 1));
     MG_TRY(mg_shape_bool(call->args[4], 0, &flag));
@@ -687,6 +705,7 @@ const MgShapeRule mg_shape_layers[] = {
     {"addmm+", "input mat1 mat2 beta alpha", add_product, 22},
     {"baddbmm+", "input batch1 batch2 beta alpha", add_product, 33},
     {"addmv+", "input mat vec beta alpha", add_product, 21},
+    {"t._transformer_encoder_layer_fwd", "src 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17", encoder_layer, 0},
     {"outer", "input vec2", outer, 0},
     {"f.einsum t.einsum", "equation 1 2", einsum, 0},
     {"F.embedding", "input weight padding_idx max_norm norm_type scale_grad_by_freq sparse", embedding, 0},

@@ -163,6 +163,7 @@ detach(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MgShape out = *self;
     call->needs_grad = 0;
+    call->detached = 1;
     return mg_shape_give(call, &out);
 }
 
@@ -485,6 +486,12 @@ question(MgShapeCall *call)
     }
 }
 
+static int
+nothing(MgShapeCall *call)
+{
+    return mg_shape_give_object(call, Py_NewRef(Py_None));
+}
+
 #define OPTIONS "dtype layout device pin_memory requires_grad"
 
 const MgShapeRule mg_shape_makers[] = {
@@ -516,6 +523,7 @@ const MgShapeRule mg_shape_makers[] = {
     {"t.eye", "n m " OPTIONS, eye, 0},
     {"t.linspace", "start end steps " OPTIONS, linspace, 0},
     {"t.tensor", "data dtype device requires_grad pin_memory", make_tensor, 0},
+    {"c._log_api_usage_once", "event", nothing, 0},
     {".size", "input dim", question, SIZE},
     {".dim .ndimension g.ndim", "input", question, DIM},
     {"numel .nelement", "input", question, ELEMENTS},

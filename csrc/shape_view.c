@@ -514,12 +514,10 @@ concatenate(MgShapeCall *call)
             MG_NEED(k == dim || tensors[i]->size[k] == out.size[k]);
         }
         out.size[dim] += tensors[i]->size[dim];
-        int plain = mg_layout_is_contiguous(tensors[i]);
-        channels_last = channels_last && mg_layout_is_channels_last(tensors[i]) && !plain;
-        MG_NEED(out.dim < 4 || out.dim > 5 || plain || channels_last);
+        channels_last = channels_last && mg_layout_suggests_channels_last(tensors[i]);
     }
     out.dtype = mg_dtype_common(tensors, count, NULL, 0, call->standard);
-    out.dim == 4 && channels_last ? mg_layout_channels_last(&out) : mg_layout_contiguous(&out);
+    channels_last ? mg_layout_channels_last(&out) : mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
 
@@ -535,7 +533,11 @@ stack(MgShapeCall *call)
         MG_TRY(mg_shape_dim(call->args[1], out.dim, &dim));
     }
     for (int i = 0; i < count; i++) {
-        MG_NEED(tensors[i]->dim == tensors[0]->dim && (out.dim < 4 || mg_layout_is_contiguous(tensors[i])));
+        MG_NEED(tensors[i]->dim == tensors[0]->dim);
+        MgShape longer = *tensors[i]; /* as it is put together with the others, if the new dimension is the last */
+        longer.size[longer.dim] = longer.stride[longer.dim] = 1;
+        longer.dim++;
+        MG_NEED(!mg_layout_suggests_channels_last(tensors[i]) && !mg_layout_suggests_channels_last(&longer));
         for (int k = 0; k < tensors[0]->dim; k++) {
             MG_NEED(tensors[i]->size[k] == tensors[0]->size[k]);
         }
@@ -693,6 +695,35 @@ pad(MgShapeCall *call)
     return mg_shape_give(call, &out);
 }
 
+/* diff(input, n, dim, prepend, append): the difference of two parts of the input, put together with the others */
+static int
+diff(MgShapeCall *call)
+{
+    MgShape *self, *more;
+    int dim;
+    MG_TRY(mg_shape_tensor(call, call->args[0], &self));
+    MG_NEED(call->args[1] == NULL && self->dim > 0 && self->dim < 4);
+    dim = self->dim - 1;
+    if (call->args[2] != NULL) {
+        MG_TRY(mg_shape_dim(call->args[2], self->dim, &dim));
+    }
+    MgShape out = *self;
+    for (int i = 3; i < 5; i++) {
+        if (call->args[i] != NULL) {
+            MG_TRY(mg_shape_tensor(call, call->args[i], &more));
+            MG_NEED(more->dtype == self->dtype && more->dim == self->dim);
+            for (int k = 0; k < self->dim; k++) {
+                MG_NEED(k == dim || more->size[k] == self->size[k]);
+            }
+            out.size[dim] += more->size[dim];
+        }
+    }
+    MG_NEED(call->args[3] != NULL || call->args[4] != NULL || mg_layout_is_contiguous(self));
+    MG_NEED(--out.size[dim] > 0 && self->dtype != MG_BOOL);
+    mg_layout_contiguous(&out);
+    return mg_shape_give(call, &out);
+}
+
 static int
 view_same(MgShapeCall *call)
 {
@@ -739,6 +770,7 @@ const MgShapeRule mg_shape_views[] = {
     {"flip", "input dims...", flip, 0},
     {"roll", "input shifts dims", roll, 0},
     {"n.pad", "input pad mode value", pad, 0},
+    {"diff", "input n dim prepend append", diff, 0},
     {".alias", "input", view_same, 0},
     {NULL, NULL, NULL, 0},
 };

@@ -22,7 +22,7 @@
         }                      \
     } while (0)
 
-enum { MG_SHAPE_ARGS = 16, MG_SHAPE_INPUTS = 64 };
+enum { MG_SHAPE_ARGS = 20, MG_SHAPE_INPUTS = 64 };
 
 typedef struct MgShapeRule MgShapeRule;
 
@@ -40,7 +40,8 @@ typedef struct {
     MgDtype standard;          /* torch's default dtype */
     PyObject *result;          /* strong: what the operation gives */
     PyObject *changes, *views; /* strong: lists of pairs, as in the outcome; or NULL */
-    int several;               /* it gives several views */
+    PyObject *written;         /* strong: a list of the inputs that were written to, or NULL */
+    int several, detached;     /* it gives several views, or one that autograd does not know */
     int fresh;                 /* new tensors so far */
 } MgShapeCall;
 
@@ -74,6 +75,7 @@ int mg_shape_give(MgShapeCall *call, MgShape *shape);
 int mg_shape_give_view(MgShapeCall *call, MgShape *shape, const MgShape *base);
 int mg_shape_give_input(MgShapeCall *call, const MgShape *input);
 int mg_shape_give_object(MgShapeCall *call, PyObject *object); /* steals it; NULL is an error */
+int mg_shape_written(MgShapeCall *call, const MgShape *input);
 int mg_shape_changed(MgShapeCall *call, const MgShape *input); /* an operation in place has written to it */
 
 #endif

@@ -161,6 +161,23 @@ mg_layout_is_channels_last(const MgShape *shape)
 }
 
 int
+mg_layout_suggests_channels_last(const MgShape *shape)
+{
+    if ((shape->dim != 4 && shape->dim != 5) || shape->stride[1] == 0) {
+        return 0;
+    }
+    int64_t least = 0;
+    for (int i = 0; i < shape->dim; i++) {
+        int at = i == 0 ? 1 : i == shape->dim - 1 ? 0 : shape->dim - i;
+        if (shape->size[at] == 0 || shape->stride[at] < least || (at == 0 && least == shape->stride[1])) {
+            return 0;
+        }
+        least = shape->stride[at] * shape->size[at];
+    }
+    return 1;
+}
+
+int
 mg_layout_is_dense(const MgShape *shape)
 {
     if (mg_layout_elements(shape) < 2) {

@@ -156,7 +156,7 @@ def shape_outcome(
     inputs: list[tuple[int, Meta]],
     state: tuple[Any, ...],
     /,
-) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]] | None:
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...], tuple[int, ...]] | None:
     """What an operation gives, by its shape function; None if it has none for this."""
 
 def capturing() -> bool:

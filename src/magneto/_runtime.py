@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from magneto import _control, _core, _propagate, rules
+from magneto import _control, _core, rules
 from magneto._compile import is_compiling
 
 
@@ -20,6 +20,8 @@ class Twin(torch.Tensor):
 
 def propagate(*args: Any) -> Any:
     """What an operation gives, from metadata alone."""
+    from magneto import _propagate  # rarely needed: most operations have a shape function in C
+
     with _propagate.alone():
         return _propagate.propagate(*args)
 

@@ -330,7 +330,8 @@ def _resolve(path: str) -> Any:
     """The object at a dotted path, or None. Imports nothing."""
     module: Any = builtins if path.startswith("builtins.") else torch
     for name in path.split(".")[1:]:
-        module = getattr(module, name, None)
+        plain = type(module) is types.ModuleType  # of which getattr would import what torch imports lazily
+        module = vars(module).get(name) if plain else getattr(module, name, None)
         if module is None:
             return None
     return module

@@ -105,7 +105,7 @@ def vary(
     try:
         args = with_refs(args, inputs, known)
         kwargs = {key: with_refs(value, inputs, known) for key, value in kwargs.items()}
-    except (_propagate._Unsupported, NotImplementedError, RuntimeError):  # not a plain tensor
+    except (_propagate.Unsupported, NotImplementedError, RuntimeError):  # not a plain tensor
         return
     for target in targets:
         report.ask(name, target, args, kwargs, inputs)
