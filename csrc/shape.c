@@ -426,8 +426,9 @@ mg_shape_give_input(MgShapeCall *call, const MgShape *input)
     return mg_shape_give_object(call, (PyObject *)ref);
 }
 
-int
-mg_shape_written(MgShapeCall *call, const MgShape *input)
+/* Notes that an operation has written to an input. */
+static int
+add_written(MgShapeCall *call, const MgShape *input)
 {
     PyObject *number = PyLong_FromLong(input->index);
     if (call->written == NULL) {
@@ -445,7 +446,7 @@ mg_shape_changed(MgShapeCall *call, const MgShape *input)
     for (int i = 0; i < input->dim; i++) {
         MG_NEED(input->size[i] <= 1 || input->stride[i] != 0);
     }
-    if (mg_shape_written(call, input) < 0) {
+    if (add_written(call, input) < 0) {
         return MG_ERR;
     }
     MG_NEED(!(input->flags & (MG_META_LEAF_VIEW | MG_META_MULTI_VIEW)));

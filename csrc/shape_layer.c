@@ -314,9 +314,6 @@ batch_norm(MgShapeCall *call)
         MgShape *running;
         MG_TRY(optional_tensor(call, i, self->dtype, &running));
         MG_NEED(running == NULL || (!(running->flags & MG_META_REQUIRES_GRAD) && mg_layout_is_contiguous(running)));
-        if (running != NULL && training && mg_shape_written(call, running) < 0) {
-            return MG_ERR;
-        }
     }
     MgShape out = *self;
     MG_NEED(mg_layout_is_contiguous(self));

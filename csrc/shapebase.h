@@ -14,7 +14,7 @@
         }                          \
     } while (0)
 
-/* Leaves the function unless this holds: the case is unusual, or an error that eager is to raise. */
+/* Leaves the function unless this holds: the case is unusual, or an error for eager to raise. */
 #define MG_NEED(condition)     \
     do {                       \
         if (!(condition)) {    \
@@ -75,7 +75,6 @@ int mg_shape_give(MgShapeCall *call, MgShape *shape);
 int mg_shape_give_view(MgShapeCall *call, MgShape *shape, const MgShape *base);
 int mg_shape_give_input(MgShapeCall *call, const MgShape *input);
 int mg_shape_give_object(MgShapeCall *call, PyObject *object); /* steals it; NULL is an error */
-int mg_shape_written(MgShapeCall *call, const MgShape *input);
 int mg_shape_changed(MgShapeCall *call, const MgShape *input); /* an operation in place has written to it */
 
 #endif
