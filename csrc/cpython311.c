@@ -283,3 +283,30 @@ mg_async_gen_wrap(PyObject *value)
     PyObject_GC_Track(wrapped);
     return (PyObject *)wrapped;
 }
+
+int
+mg_type_is_python(PyTypeObject *type)
+{
+    static destructor python_dealloc;
+    if (python_dealloc == NULL) {
+        PyObject *sample = PyObject_CallFunction((PyObject *)&PyType_Type, "s(){}", "Sample");
+        if (sample == NULL) {
+            PyErr_Clear();
+            return 0;
+        }
+        python_dealloc = ((PyTypeObject *)sample)->tp_dealloc;
+        Py_DECREF(sample);
+    }
+    for (; type->tp_flags & Py_TPFLAGS_HEAPTYPE; type = type->tp_base) {
+        PyTypeObject *base = type->tp_base;
+        PyObject *slots = ((PyHeapTypeObject *)type)->ht_slots;
+        Py_ssize_t own = slots == NULL ? 0 : PyTuple_GET_SIZE(slots);
+        own += type->tp_weaklistoffset != 0 && base->tp_weaklistoffset == 0;
+        own += type->tp_dictoffset != 0 && (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) == 0 && base->tp_dictoffset == 0;
+        if (type->tp_dealloc != python_dealloc || type->tp_itemsize != base->tp_itemsize ||
+            type->tp_basicsize - base->tp_basicsize != own * (Py_ssize_t)sizeof(PyObject *)) {
+            return 0;
+        }
+    }
+    return 1;
+}

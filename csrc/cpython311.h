@@ -100,6 +100,10 @@ void mg_traceback_here(PyThreadState *tstate, MgFrame *frame);
 void mg_trace_exception(PyThreadState *tstate, MgFrame *frame);
 void mg_trace_unwind(PyThreadState *tstate, MgFrame *frame);
 
+/* 1 if a class and all its heap bases are made by class statements: C types made at run time have fields of their own,
+ * which nobody else knows how to fill. */
+int mg_type_is_python(PyTypeObject *type);
+
 /* How many instructions a frame executes before the first of its body. */
 int mg_code_prologue(PyCodeObject *code);
 

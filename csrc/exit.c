@@ -57,9 +57,12 @@ snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **
         return MG_ERR;
     }
     int offset = (int)(next - mg_frame_code_start(frame));
+    MgHandler handler; /* of the call that is under way: it may fail */
+    int has_handler = awaiting && mg_except_find(frame->f_code, offset - 1, &handler);
     for (int i = 0; i < count; i++) {
         int is_local = i < frame->f_code->co_nlocalsplus;
-        if (!is_local || mg_exit_is_live(frame->f_code, offset, i)) {
+        if (!is_local || mg_exit_is_live(frame->f_code, offset, i) ||
+            (has_handler && mg_exit_is_live(frame->f_code, handler.target, i))) {
             slots[i] = Py_XNewRef(frame->localsplus[i]);
         }
     }
@@ -157,6 +160,22 @@ mg_exit_ready(const MgCapture *capture)
 
 /* ---- which locals are live ---- */
 
+/* 1 if the code may look at its locals by other ways than its bytecode. */
+static int
+looks_at_locals(PyCodeObject *code)
+{
+    static const char *const ways[] = {"locals",    "vars",         "dir",   "eval",       "exec",
+                                       "_getframe", "currentframe", "stack", "breakpoint", "set_trace"};
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_names); i++) {
+        for (size_t k = 0; k < Py_ARRAY_LENGTH(ways); k++) {
+            if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_names, i), ways[k]) == 0) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* Live locals before each unit, as bits; codes with more locals than bits have all of them live. */
 static uint64_t *
 find_live(PyCodeObject *code)
@@ -186,6 +205,10 @@ find_live(PyCodeObject *code)
         opargs[i] = prefix << 8 | _Py_OPARG(units[i]);
         prefix = opcode == EXTENDED_ARG ? opargs[i] : 0;
         i += 1 + mg_opcode_caches[opcode];
+    }
+    if (looks_at_locals(code)) {
+        PyMem_Free(opcodes);
+        opcodes = NULL; /* all are live */
     }
     for (int changed = 1; changed && opcodes != NULL && opargs != NULL;) {
         changed = 0;

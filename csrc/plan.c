@@ -246,41 +246,12 @@ c_base(PyTypeObject *type)
     return type;
 }
 
-/* 1 if a class and all its heap bases are made by class statements: C types made at run time have fields of their own,
- * which nobody else knows how to fill. */
-static int
-is_python_class(PyTypeObject *type)
-{
-    static destructor python_dealloc;
-    if (python_dealloc == NULL) {
-        PyObject *sample = PyObject_CallFunction((PyObject *)&PyType_Type, "s(){}", "Sample");
-        if (sample == NULL) {
-            PyErr_Clear();
-            return 0;
-        }
-        python_dealloc = ((PyTypeObject *)sample)->tp_dealloc;
-        Py_DECREF(sample);
-    }
-    for (; type->tp_flags & Py_TPFLAGS_HEAPTYPE; type = type->tp_base) {
-        PyTypeObject *base = type->tp_base;
-        PyObject *slots = ((PyHeapTypeObject *)type)->ht_slots;
-        Py_ssize_t own = slots == NULL ? 0 : PyTuple_GET_SIZE(slots);
-        own += type->tp_weaklistoffset != 0 && base->tp_weaklistoffset == 0;
-        own += type->tp_dictoffset != 0 && (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) == 0 && base->tp_dictoffset == 0;
-        if (type->tp_dealloc != python_dealloc || type->tp_itemsize != base->tp_itemsize ||
-            type->tp_basicsize - base->tp_basicsize != own * (Py_ssize_t)sizeof(PyObject *)) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
 /* An instance of a Python class, or of a builtin one that keeps more than its items. */
 static int
 add_instance(MgPlanner *planner, PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value), *base = c_base(type);
-    if (!is_python_class(type)) {
+    if (!mg_type_is_python(type)) {
         return refuse(planner, value);
     }
     if (type->tp_del != NULL || (type->tp_finalize != NULL && _PyType_Lookup(type, MG_STRING("__del__")) != NULL)) {

@@ -391,6 +391,11 @@ map_argument(Mapping *mapping, PyObject *value)
         return result;
     }
     if (mg_rules_is_graph_constant(value)) {
+        PyObject *view = mg_world_touch(mapping->capture, Py_NewRef(value)); /* one from outside is guarded now */
+        if (view == NULL) {
+            return NULL;
+        }
+        Py_DECREF(view);
         return key_add(mapping, (PyObject *)type) < 0 || key_add(mapping, value) < 0 ? NULL : Py_NewRef(value);
     }
     mg_capture_abort(mapping->capture, MG_REASON_ARGUMENT, "%s", type->tp_name);

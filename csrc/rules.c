@@ -585,7 +585,11 @@ mg_rules_truth(MgCapture *capture, PyObject *value)
     else if (record != NULL && record->kind == MG_KIND_OPAQUE) {
         return mg_capture_abort(capture, MG_REASON_OPAQUE, "the truth of %s", Py_TYPE(value)->tp_name);
     }
-    PyObject *exposed = mg_world_escape(capture, value);
+    PyTypeObject *type = Py_TYPE(value);
+    int looks = (type->tp_as_number != NULL && type->tp_as_number->nb_bool != NULL) ||
+                (type->tp_as_mapping != NULL && type->tp_as_mapping->mp_length != NULL) ||
+                (type->tp_as_sequence != NULL && type->tp_as_sequence->sq_length != NULL);
+    PyObject *exposed = looks ? mg_world_expose(capture, value) : mg_world_escape(capture, value);
     int truth = exposed == NULL || mg_world_guard_protocols(capture, exposed) < 0 ? -1 : PyObject_IsTrue(exposed);
     Py_XDECREF(exposed);
     return truth;

@@ -39,7 +39,8 @@ has_hidden_state(PyObject *object)
     while (mg_is_heap_type(base) && base->tp_base != NULL) {
         base = base->tp_base;
     }
-    return base != &PyBaseObject_Type && !has_value(object) && mg_shadow_base(base) == NULL;
+    return !mg_type_is_python(Py_TYPE(object)) ||
+           (base != &PyBaseObject_Type && !has_value(object) && mg_shadow_base(base) == NULL);
 }
 
 /* ---- records ---- */
@@ -236,7 +237,9 @@ reach_tensor(MgCapture *capture, MgRecord *record)
     if (type != mg_torch.tensor && type != mg_torch.parameter && !mg_rules_is_plain_tensor_type(type)) {
         return mg_capture_abort(capture, MG_REASON_TENSOR_SUBCLASS, "%s", type->tp_name);
     }
+    capture->suspended++; /* a torch-function mode of the user's sees the questions */
     MgMeta *meta = mg_meta_of_tensor(tensor);
+    capture->suspended--;
     if (meta == NULL) {
         return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_TENSOR_KIND, NULL);
     }

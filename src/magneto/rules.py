@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from magneto import _control, _core, _polyfills
 from magneto._config import config
@@ -414,7 +415,8 @@ def _set_autocast(state: Any) -> None:
 
 def _function_modes() -> Any:
     """The torch-function modes that are on, such as the one that sets the default device."""
-    return tuple(map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack())))
+    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    return tuple(mode.device if type(mode) is DeviceContext else mode for mode in modes)
 
 
 _READERS: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
@@ -538,6 +540,7 @@ def tables() -> dict[str, Any]:
     calls.update((getattr(re, name), "fold") for name in _FOLDED_OF_RE)
     calls.update((getattr(inspect, name), "break") for name in _BREAKING_OF_INSPECT)
     calls.update((function, "inline") for function in _inlined_functions())
+    calls.update({torch.device.__enter__: "break", torch.device.__exit__: "break"})
     harmless = set(_HARMLESS_TYPES)
     harmless.update(value for value in vars(itertools).values() if isinstance(value, type))
     harmless.update(numpy_types)

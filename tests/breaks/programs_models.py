@@ -27,8 +27,7 @@ f(T(5, 3))
 f(X)
 ### a module that logs once
 import logging
-log = logging.getLogger("program.models")
-log.addHandler(logging.NullHandler())
+logging.getLogger("program.models").addHandler(logging.NullHandler())
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -36,7 +35,7 @@ class Net(nn.Module):
         self.warned = False
     def forward(self, x):
         if not self.warned:
-            log.warning("first call")
+            logging.getLogger("program.models").warning("first call")
             self.warned = True
         return self.fc(x).tanh()
 net = Net()

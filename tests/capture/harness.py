@@ -19,6 +19,7 @@ import functools
 import io
 import linecache
 import random
+import sys
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -224,6 +225,14 @@ def seed(number: int) -> None:
     torch.default_generator.manual_seed(number)
 
 
+def _state_of_torch() -> tuple[Any, ...]:
+    return (
+        torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch._C._len_torch_function_stack(),
+        torch._C._len_torch_dispatch_stack(), torch.are_deterministic_algorithms_enabled(), sys.exc_info()[0],
+    )  # fmt: skip
+
+
 class Side:
     """One of the two executions of a program."""
 
@@ -252,7 +261,7 @@ class Side:
         printed = io.StringIO()
         result: Any = None
         raised: Any = None
-        before = torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
+        before = _state_of_torch()
         with contextlib.redirect_stdout(printed):
             try:
                 try:
@@ -263,7 +272,7 @@ class Side:
                     result = eval(code, {**self.space, **self.local})
             except Exception as error:
                 raised = error
-        after = torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
+        after = _state_of_torch()
         self.hooks, self.dtype = torch.utils.hooks.RemovableHandle.next_id, torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
         self.results.append(result)
@@ -283,7 +292,7 @@ class Side:
             "earlier results": walk.items(self.results[:-1]),
         }
         for name, value in self.space.items():
-            if name not in _OURS and not (name in self.known and name not in ("X", "Y", "Z")):
+            if not name.startswith("__") and name not in _OURS and not (name in self.known and name not in ("X", "Y", "Z")):
                 seen[f"global {name}"] = walk(value)
         return tuple(seen.items())
 

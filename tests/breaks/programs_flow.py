@@ -1,3 +1,0 @@
-from capture.programs import parse
-
-PROGRAMS = parse("")
