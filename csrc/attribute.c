@@ -248,6 +248,19 @@ tuple_item(MgCapture *capture, PyObject *tuple, PyObject *key, Py_ssize_t index)
     return source == NULL ? NULL : mg_world_reach(capture, item, source);
 }
 
+/* An attribute (stolen) that C code has read from an inside object. New. */
+static PyObject *
+inside_value(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value)
+{
+    if (value != NULL && PyExceptionInstance_Check(owner) && (value == Py_None || value == capture->handled) &&
+        PyUnicode_CompareWithASCIIString(name, "__context__") == 0) { /* which one a caller handles is not guarded */
+        Py_DECREF(value);
+        mg_capture_abort(capture, MG_REASON_OPAQUE, "the exception that the caller handles, or that none is");
+        return NULL;
+    }
+    return mg_world_touch(capture, value);
+}
+
 /* What a data descriptor gives. `found` is borrowed. */
 static PyObject *
 load_data_descriptor(MgCapture *capture, PyObject *owner, PyTypeObject *type, PyObject *name, PyObject *found)
@@ -304,7 +317,7 @@ load_data_descriptor(MgCapture *capture, PyObject *owner, PyTypeObject *type, Py
         }
     }
     if (mg_world_owner(capture, owner) == NULL || !mg_is_heap_type(type)) { /* C-level attributes of inside objects */
-        return mg_world_touch(capture, kind->tp_descr_get(found, owner, (PyObject *)type));
+        return inside_value(capture, owner, name, kind->tp_descr_get(found, owner, (PyObject *)type));
     }
     mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name);
     return NULL;
@@ -652,7 +665,7 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         return mg_world_touch(capture, result);
     }
     if (record == NULL || (mg_rules_is_harmless_type(type) && record->kind != MG_KIND_OPAQUE)) {
-        return mg_world_touch(capture, PyObject_GetAttr(owner, name));
+        return inside_value(capture, owner, name, PyObject_GetAttr(owner, name));
     }
     if (record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_FUNCTION) { /* functions, builtins, descriptors */
         if (PyFunction_Check(owner)) {

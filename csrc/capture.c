@@ -208,6 +208,16 @@ mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ...)
 }
 
 int
+mg_capture_handles(MgCapture *capture)
+{
+    PyObject *topmost = PyErr_GetHandledException();
+    Py_XDECREF(topmost);
+    return topmost != capture->handled
+               ? MG_OK
+               : mg_capture_abort(capture, MG_REASON_OPAQUE, "the exception that the caller handles, or that none is");
+}
+
+int
 mg_capture_check(MgCapture *capture)
 {
     if (MG_LIKELY(capture->reason == MG_REASON_NONE)) {

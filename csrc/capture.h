@@ -164,6 +164,7 @@ struct MgCapture {
     int direct_pending; /* the next frame is called that way */
     int point;          /* the root is a frame in the middle, not a call */
     int point_count;    /* the slots of that frame */
+    PyObject *handled;  /* borrowed: the exception that was handled when it started; NULL if none */
 };
 
 /* The capture of this thread, or NULL. */
@@ -185,6 +186,9 @@ int mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ..
 
 /* MG_ERR, with the exception set again, if the capture was aborted and somebody swallowed its exception. */
 int mg_capture_check(MgCapture *capture);
+
+/* MG_ERR, and the capture is aborted, unless captured code handles an exception: which one a caller handles is not guarded. */
+int mg_capture_handles(MgCapture *capture);
 
 /* Adds a guard unless there is one of this kind on the source already. `expected` is borrowed. */
 int mg_capture_guard(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected);

@@ -57,6 +57,7 @@ typedef enum {
     RULE_REVERSED,
     RULE_DISPATCH, /* the part of functools.singledispatch that looks for the function */
     RULE_NOTHING,
+    RULE_EXC_INFO,
     RULE_OPERATOR, /* a function of the module operator: recorded on twins */
     RULE_ABS,
     RULE_ENTER, /* __enter__ and __exit__ of torch's context managers: two nodes */
@@ -108,6 +109,7 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_REVERSED] = "reversed",
     [RULE_DISPATCH] = "dispatch",
     [RULE_NOTHING] = "nothing",
+    [RULE_EXC_INFO] = "exc_info",
     [RULE_OPERATOR] = "operator",
     [RULE_ABS] = "abs",
     [RULE_ENTER] = "enter",
@@ -1014,6 +1016,8 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             Py_RETURN_TRUE;
         case RULE_FALSE: /* a twin stands for a plain tensor, which has no torch function of its own */
             Py_RETURN_FALSE;
+        case RULE_EXC_INFO: /* of an exception that captured code handles */
+            return mg_capture_handles(capture) < 0 ? NULL : call_native(capture, callable, args, count, kwnames);
         case RULE_NOTHING:
             Py_RETURN_NONE;
         case RULE_ID:                 /* the same number within the capture, whatever it is: only good as a key */

@@ -36,6 +36,8 @@ run_subject(MgCapture *capture, const Subject *subject)
     int collecting = PyGC_Disable(); /* finalizers of strangers must not run in captured frames */
     capture->entry_state = mg_rules_read_state();
     PyObject *handled = Py_XNewRef(tstate->exc_info->exc_value);
+    PyObject *topmost = PyErr_GetHandledException(); /* may be a caller's, if this is a generator */
+    capture->handled = topmost;
     PyObject *result = NULL;
     if (capture->entry_state != NULL) {
         capture->state = Py_NewRef(capture->entry_state);
@@ -56,6 +58,7 @@ run_subject(MgCapture *capture, const Subject *subject)
     }
     /* a capture that was aborted in an exception handler has not left it */
     Py_XSETREF(tstate->exc_info->exc_value, handled);
+    Py_XDECREF(topmost);
     if (collecting) {
         PyGC_Enable();
     }

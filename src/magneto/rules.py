@@ -511,7 +511,7 @@ def tables() -> dict[str, Any]:
     calls[object.__setattr__] = "object_setattr"
     calls[object.__delattr__] = "object_delattr"
     calls[operator.length_hint] = "native"
-    calls[sys.exc_info] = "native"
+    calls[sys.exc_info] = calls[sys.exception] = "exc_info"
     calls[types.FunctionType.__get__] = "native"
     calls[copyreg._slotnames] = "constant"  # type: ignore[attr-defined]
     calls[inspect.signature] = "constant"

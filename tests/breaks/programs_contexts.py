@@ -764,4 +764,59 @@ def f(x):
         await asyncio.sleep(0)
         return v * 2
     return asyncio.run(job(y)) + 1
+### a bare raise of the caller's exception
+def f(x):
+    y = x + 1
+    try:
+        raise
+    except OSError:
+        return y * 2
+    except RuntimeError:
+        return y * 3
+def run(g, v):
+    try:
+        raise OSError("o")
+    except OSError:
+        return g(v)
+---
+f(X)
+run(f, X)
+f(X)
+run(f, Y)
+### the context of an exception is the caller's
+def f(x):
+    y = x + 1
+    print("go")
+    raise ValueError("v")
+def run(g, v):
+    try:
+        raise OSError("o")
+    except OSError:
+        try:
+            g(v)
+        except ValueError as error:
+            return type(error.__context__)
+---
+run(f, X)
+run(f, X)
+f(X)
+run(f, Y)
+### context of an exception that is caught
+def f(x):
+    y = x + 1
+    try:
+        raise ValueError("v")
+    except ValueError as error:
+        c = error.__context__
+    return y, type(c)
+def run(g, v):
+    try:
+        raise OSError("o")
+    except OSError:
+        return g(v)
+---
+f(X)
+run(f, X)
+f(X)
+run(f, Y)
 """)

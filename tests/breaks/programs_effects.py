@@ -756,4 +756,122 @@ def f(x):
         l.append(n * 2)
         l.pop(0)
     return x, l
+### an opaque local that becomes none
+import re
+def f(x, use):
+    it = re.compile("a") if use else None
+    print("between")
+    if it is None:
+        return x + 1
+    return x * 2
+---
+f(X, True)
+f(X, True)
+f(X, False)
+f(X, True)
+### an opaque local of another type
+import re, zlib
+def f(x, make):
+    it = make()
+    print("between")
+    if isinstance(it, re.Pattern):
+        return x + 1
+    return x * 2
+def a(): return re.compile("a")
+def b(): return zlib.compressobj()
+---
+f(X, a)
+f(X, b)
+f(X, a)
+f(X, b)
+### two opaque locals that are the same or not
+import zlib
+def f(x, same):
+    a = zlib.compressobj()
+    b = a if same else zlib.compressobj()
+    print("between")
+    if a is b:
+        return x + 1
+    return x * 2
+---
+f(X, True)
+f(X, False)
+f(X, True)
+f(X, False)
+### an opaque local compared with a global
+import zlib
+g = zlib.compressobj()
+def f(x, same):
+    a = g if same else zlib.compressobj()
+    print("between")
+    if a is g:
+        return x + 1
+    return x * 2
+---
+f(X, False)
+f(X, True)
+f(X, True)
+f(X, False)
+### type of an opaque local
+import re, zlib
+def f(x, make):
+    it = make()
+    print("between")
+    return x * len(type(it).__name__)
+def a(): return re.compile("a")
+def b(): return zlib.compressobj()
+---
+f(X, a)
+f(X, b)
+f(X, a)
+### an opaque local in a list
+import zlib
+def f(x):
+    it = zlib.compressobj()
+    print("between")
+    l = [it, it]
+    print("again")
+    return x + 1, l[0] is it, l[0] is l[1]
+### truth of an opaque local
+import array
+def f(x, n):
+    a = array.array("i", [1] * n)
+    print("between")
+    if a:
+        return x + len(a)
+    return x * 2
+---
+f(X, 2)
+f(X, 0)
+f(X, 3)
+f(X, 2)
+### an opaque dict key
+import re
+def f(x, which):
+    a, b = re.compile("a"), re.compile("b")
+    d = {a: 1, b: 2}
+    k = a if which else b
+    print("between")
+    return x * d[k]
+---
+f(X, True)
+f(X, False)
+f(X, True)
+### a generator of random numbers from outside
+g = torch.Generator().manual_seed(3)
+def f(x):
+    y = torch.rand(2, generator=g)
+    print("between")
+    return y + torch.rand(2, generator=g), x + 1
+### a generator of random numbers as an argument
+def f(x, g):
+    y = torch.rand(2, generator=g)
+    print("between")
+    return y + torch.rand(2, generator=g), x + 1
+g1, g2 = torch.Generator().manual_seed(3), torch.Generator().manual_seed(4)
+---
+f(X, g1)
+f(X, g1)
+f(X, g2)
+f(X, g1)
 """)
