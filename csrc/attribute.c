@@ -252,11 +252,16 @@ tuple_item(MgCapture *capture, PyObject *tuple, PyObject *key, Py_ssize_t index)
 static PyObject *
 inside_value(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value)
 {
-    if (value != NULL && PyExceptionInstance_Check(owner) && (value == Py_None || value == capture->handled) &&
-        PyUnicode_CompareWithASCIIString(name, "__context__") == 0) { /* which one a caller handles is not guarded */
-        Py_DECREF(value);
-        mg_capture_abort(capture, MG_REASON_OPAQUE, "the exception that the caller handles, or that none is");
-        return NULL;
+    if (value != NULL && PyExceptionInstance_Check(owner) &&
+        PyUnicode_CompareWithASCIIString(name, "__context__") == 0) {
+        if (value == Py_None) { /* with a caller that handles one there would be that */
+            capture->calm = 1;
+        }
+        else if (value == capture->handled) {
+            Py_DECREF(value);
+            mg_capture_abort(capture, MG_REASON_OPAQUE, "the exception that the caller handles");
+            return NULL;
+        }
     }
     return mg_world_touch(capture, value);
 }

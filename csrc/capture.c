@@ -212,9 +212,12 @@ mg_capture_handles(MgCapture *capture)
 {
     PyObject *topmost = PyErr_GetHandledException();
     Py_XDECREF(topmost);
-    return topmost != capture->handled
+    if (topmost == NULL) {
+        capture->calm = 1;
+    }
+    return topmost == NULL || topmost != capture->handled
                ? MG_OK
-               : mg_capture_abort(capture, MG_REASON_OPAQUE, "the exception that the caller handles, or that none is");
+               : mg_capture_abort(capture, MG_REASON_OPAQUE, "the exception that the caller handles");
 }
 
 int

@@ -165,6 +165,7 @@ struct MgCapture {
     int point;          /* the root is a frame in the middle, not a call */
     int point_count;    /* the slots of that frame */
     PyObject *handled;  /* borrowed: the exception that was handled when it started; NULL if none */
+    int calm;           /* captured code knows that nobody handles one */
 };
 
 /* The capture of this thread, or NULL. */
@@ -187,7 +188,8 @@ int mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ..
 /* MG_ERR, with the exception set again, if the capture was aborted and somebody swallowed its exception. */
 int mg_capture_check(MgCapture *capture);
 
-/* MG_ERR, and the capture is aborted, unless captured code handles an exception: which one a caller handles is not guarded. */
+/* Called where captured code asks which exception is handled: one of its own, or none, which is guarded. The capture is
+ * aborted if it is a caller's. */
 int mg_capture_handles(MgCapture *capture);
 
 /* Adds a guard unless there is one of this kind on the source already. `expected` is borrowed. */

@@ -40,7 +40,7 @@ int
 mg_guard_compile(MgProgram *program, MgCapture *capture)
 {
     MgSources *sources = &capture->sources;
-    *program = (MgProgram){0};
+    *program = (MgProgram){.calm = capture->calm};
     program->steps = PyMem_Calloc((size_t)sources->count + 1, sizeof(MgStep));
     program->checks = PyMem_Calloc((size_t)capture->guard_count + 1, sizeof(MgCheck));
     int *counts = PyMem_Calloc((size_t)sources->count + 1, sizeof(int));
@@ -390,6 +390,14 @@ int
 mg_guard_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed)
 {
     registers->fast = NULL;
+    if (MG_UNLIKELY(program->calm)) {
+        PyObject *handled = PyErr_GetHandledException();
+        if (handled != NULL) {
+            Py_DECREF(handled);
+            *failed = -1;
+            return 0;
+        }
+    }
     if (MG_LIKELY(program->fast != NULL && mg_guard_mode != 0)) {
         int good = mg_fast_run(program, arguments, registers, failed);
         if (MG_LIKELY(good != MG_FAST_UNKNOWN)) {

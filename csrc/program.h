@@ -37,6 +37,7 @@ typedef struct {
     int input_count;
     const int *kept; /* borrowed from the entry: registers that are needed besides */
     int kept_count;
+    int calm;              /* nobody may be handling an exception */
     MgFast *fast;          /* owned: the quick way, or NULL */
     uint8_t *changes;      /* owned: how often the object at a step was another one; NULL before the first */
     uint32_t armed, quick; /* how often the quick way was made, and was taken */
