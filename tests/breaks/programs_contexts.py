@@ -1,4 +1,4 @@
-"""Breaks inside with, try, except and finally: torch's state and the exception state are right before, during and after."""
+"""Breaks inside with, try, except and finally: torch's state and the exception state are right."""
 
 from __future__ import annotations
 

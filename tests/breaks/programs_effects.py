@@ -1,4 +1,4 @@
-"""What is written before, at and after a break; identity over it; in-place operations, views, gradients, random numbers."""
+"""What is written around a break; identity over it; in-place operations, views, gradients, random numbers."""
 
 from __future__ import annotations
 

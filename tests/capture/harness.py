@@ -292,7 +292,11 @@ class Side:
             "earlier results": walk.items(self.results[:-1]),
         }
         for name, value in self.space.items():
-            if not name.startswith("__") and name not in _OURS and not (name in self.known and name not in ("X", "Y", "Z")):
+            if (
+                not name.startswith("__")
+                and name not in _OURS
+                and not (name in self.known and name not in ("X", "Y", "Z"))
+            ):
                 seen[f"global {name}"] = walk(value)
         return tuple(seen.items())
 
