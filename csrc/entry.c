@@ -6,6 +6,7 @@
 #include "entry.h"
 
 #include "alias.h"
+#include "fast.h"
 #include "lazy.h"
 #include "record.h"
 #include "rules.h"
@@ -1298,7 +1299,40 @@ entry_source(MgEntry *self, PyObject *argument)
     return mg_guard_source_text(&self->guards, (int)number);
 }
 
+static PyObject *
+entry_guard_figures(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    const MgProgram *program = &self->guards;
+    MgFastSize size = program->fast == NULL ? (MgFastSize){0} : mg_fast_size(program->fast);
+    return Py_BuildValue("{s:i,s:i,s:I,s:I,s:i,s:i,s:i,s:i}", "steps", program->step_count, "checks",
+                         program->check_count, "armed", program->armed, "quick", program->quick, "words", size.words,
+                         "live_steps", size.steps, "live_checks", size.checks, "tensors", size.tensors);
+}
+
+static PyObject *
+entry_live_guards(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && i < self->guards.check_count; i++) {
+        if (self->guards.fast != NULL && !mg_fast_is_live(self->guards.fast, i)) {
+            continue;
+        }
+        PyObject *text = mg_guard_text(&self->guards, i);
+        if (text == NULL || PyList_Append(list, text) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
 static PyMethodDef entry_methods[] = {
+    {"live_guards", (PyCFunction)entry_live_guards, METH_NOARGS,
+     "The guards that are checked on every call, as texts."},
+    {"guard_figures", (PyCFunction)entry_guard_figures, METH_NOARGS,
+     "What its guards consist of, and how they are run."},
     {"source", (PyCFunction)entry_source, METH_O, "A source as text, by its number."},
     {"guards", (PyCFunction)entry_guards, METH_NOARGS, "The guards as a list of texts."},
     {"describe", (PyCFunction)entry_describe, METH_NOARGS, "The graph as (nodes, outputs, inputs)."},

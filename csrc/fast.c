@@ -2,11 +2,11 @@
  *
  * When all guards have held, most of what they looked at is *pinned*: it stays the same object as long as some words in
  * memory stay the same. A dict is unchanged while its version tag is (tags are given once in a process, so an equal tag
- * means the same dict with the same content); a type and all it inherits, while its version tag is; a tuple always; the
- * parts of a function while its pointers are, which are kept alive for the comparison. So for the pinned part of a
- * program there is a list of words: an address, and what was there. One loop over it stands for thousands of loads and
- * checks. The rest is *live*, and is loaded and checked each time: arguments, items of lists, cells, slots, and the
- * metadata of tensors.
+ * means the same dict with the same content); a type and all it inherits, while its version tag is; a tuple always; parts
+ * of a function, and what a cell or a slot holds, while the pointer there is, if the object can be kept alive for the
+ * comparison. So for the pinned part of a program there is a list of words: an address, and what was there. One loop over
+ * it stands for thousands of loads and checks. The rest is *live*, and is loaded and checked each time: arguments, items
+ * of lists, other cells and slots, and the metadata of tensors.
  *
  * The words are in the order of the steps, and a word is only read if those before it are as they were: they say that the
  * object in which it lies is still there. References to pinned objects are borrowed.
@@ -18,6 +18,8 @@
 #include "fast.h"
 
 #include "shadow.h"
+
+#include <structmember.h>
 
 /* A word in memory, and what it must be. */
 typedef struct {
@@ -57,6 +59,15 @@ typedef struct {
     int check;
 } Tensor;
 
+/* A guard that objects are distinct, some of which are live: the addresses of the pinned ones are known. */
+typedef struct {
+    int check;
+    int *live;        /* owned: steps, those that must be distinct from all first */
+    int first, count; /* how many of the live ones must be distinct from all, and how many there are */
+    uintptr_t *table; /* owned: pinned addresses, hashed; the lowest bit is set if they must be distinct from all */
+    size_t mask;
+} Apart;
+
 struct MgFast {
     int busy;          /* it is being run: it must not be freed */
     PyObject **values; /* borrowed, by step: what pinned steps gave */
@@ -74,6 +85,8 @@ struct MgFast {
     int tensor_count;
     int *late; /* checks that compare registers, made last */
     int late_count;
+    Apart *aparts;
+    int apart_count;
     int *fill; /* pinned steps whose registers are needed */
     int fill_count;
     PyObject **inputs; /* borrowed: pinned inputs of the graph, NULL for live ones */
@@ -150,6 +163,52 @@ head_group(Maker *maker, int step)
     return plan->headed = fast->group_count++;
 }
 
+/* 1 if nothing in a value can be changed, not even a type. */
+static int
+is_frozen(PyObject *value)
+{
+    if (Py_IS_TYPE(value, &PyTuple_Type)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+            if (!is_frozen(PyTuple_GET_ITEM(value, i))) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+    return !has_mutable_type(value) &&
+           (PyLong_Check(value) || PyFloat_Check(value) || PyUnicode_Check(value) || PyBytes_Check(value) ||
+            PyComplex_Check(value) || Py_IS_TYPE(value, mg_torch.device));
+}
+
+/* Where the object at `base` holds what a step gives, if it does so for good; else NULL. */
+static PyObject **
+slot_of(const MgStep *step, PyObject *base)
+{
+    if (step->source.kind == MG_SOURCE_CELL) {
+        return PyCell_Check(base) ? &((PyCellObject *)base)->ob_ref : NULL;
+    }
+    if (step->source.kind == MG_SOURCE_ATTR && Py_IS_TYPE(step->source.key, &PyMemberDescr_Type)) {
+        PyMemberDescrObject *member = (PyMemberDescrObject *)step->source.key;
+        return (PyObject **)((char *)base + member->d_member->offset);
+    }
+    return NULL;
+}
+
+/* 1 if an object can be kept alive by a guard: it is immutable and small, or guarded by identity and so kept anyway. */
+static int
+may_keep(const MgProgram *program, const MgStep *step, PyObject *value)
+{
+    if (value == NULL || value == Py_None || PyBool_Check(value) || is_frozen(value)) {
+        return 1;
+    }
+    for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
+        if (program->checks[j].kind == MG_GUARD_IDENTITY && program->checks[j].expected == value) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Decides whether a step is pinned, and by what. */
 static void
 plan_step(Maker *maker, int i)
@@ -211,26 +270,18 @@ plan_step(Maker *maker, int i)
             plan->pinned = base->pinned && Py_IS_TYPE(owner, &PyDictProxy_Type);
             plan->group = base->group;
             break;
-        default: /* slots, cells, names, items of what can be changed */
+        case MG_SOURCE_CELL:
+        case MG_SOURCE_ATTR: {
+            PyObject **slot = base->pinned ? slot_of(step, owner) : NULL;
+            if (slot != NULL && *slot == value && may_keep(maker->program, step, value)) {
+                plan->pinned = 1;
+                base->watch_type |= has_mutable_type(owner);
+            }
+            break;
+        }
+        default: /* names, items of what can be changed */
             break;
     }
-}
-
-/* 1 if nothing in a value can be changed, not even a type. */
-static int
-is_frozen(PyObject *value)
-{
-    if (Py_IS_TYPE(value, &PyTuple_Type)) {
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
-            if (!is_frozen(PyTuple_GET_ITEM(value, i))) {
-                return 0;
-            }
-        }
-        return 1;
-    }
-    return !has_mutable_type(value) &&
-           (PyLong_Check(value) || PyFloat_Check(value) || PyUnicode_Check(value) || PyBytes_Check(value) ||
-            PyComplex_Check(value) || Py_IS_TYPE(value, mg_torch.device));
 }
 
 /* What becomes of a check. */
@@ -340,6 +391,10 @@ emit_words(Maker *maker, int i)
         PyObject **slot = function_slot(maker->registers[step->base], step->source.index);
         add_word(fast, slot, (uint64_t)(uintptr_t)keep(fast, *slot), -1 - i);
     }
+    if (step->source.kind == MG_SOURCE_CELL || step->source.kind == MG_SOURCE_ATTR) {
+        PyObject **slot = slot_of(step, maker->registers[step->base]);
+        add_word(fast, slot, (uint64_t)(uintptr_t)keep(fast, *slot), -1 - i);
+    }
     if (step->source.kind == MG_SOURCE_DICT) {
         if (!maker->plans[step->base].pinned) {
             fast->ops[fast->op_count++] = (Op){.kind = OP_GROUP, .at = plan->headed};
@@ -420,6 +475,59 @@ collect_members(Maker *maker)
             fast->members[group->first + group->count++] = i;
         }
     }
+}
+
+/* Where an address is in the table, or could be. */
+static size_t
+apart_find(const Apart *apart, uintptr_t address)
+{
+    size_t at = (size_t)((address >> 4) * 0x9E3779B97F4A7C15u >> 20) & apart->mask;
+    while (apart->table[at] != 0 && (apart->table[at] & ~(uintptr_t)1) != address) {
+        at = (at + 1) & apart->mask;
+    }
+    return at;
+}
+
+/* Prepares a guard that many objects are distinct. 1, or 0 if it is to be made as it is. */
+static int
+add_apart(Maker *maker, int index)
+{
+    const MgCheck *check = &maker->program->checks[index];
+    if (check->kind != MG_GUARD_APART) {
+        return 0;
+    }
+    const int *ids = (const int *)(const void *)PyBytes_AS_STRING(check->expected);
+    Py_ssize_t count = PyBytes_GET_SIZE(check->expected) / (Py_ssize_t)sizeof(int);
+    Apart apart = {.check = index, .mask = 15};
+    while (apart.mask < 2 * (size_t)count) {
+        apart.mask = apart.mask * 2 + 1;
+    }
+    MgFast *fast = maker->fast;
+    Apart *aparts = PyMem_Realloc(fast->aparts, sizeof(Apart) * (size_t)(fast->apart_count + 1));
+    if (aparts == NULL) {
+        return 0;
+    }
+    fast->aparts = aparts;
+    apart.live = PyMem_Malloc(sizeof(int) * (size_t)(count + 1));
+    apart.table = PyMem_Calloc(apart.mask + 1, sizeof(uintptr_t));
+    if (apart.live == NULL || apart.table == NULL) {
+        PyMem_Free(apart.live);
+        PyMem_Free(apart.table);
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        uintptr_t is_first = i < check->index;
+        if (!maker->plans[ids[i]].pinned) {
+            apart.live[apart.count++] = ids[i];
+            apart.first += (int)is_first;
+        }
+        else {
+            uintptr_t address = (uintptr_t)maker->registers[ids[i]];
+            apart.table[apart_find(&apart, address)] |= address | is_first;
+        }
+    }
+    fast->aparts[fast->apart_count++] = apart;
+    return 1;
 }
 
 /* Notes that the register of a pinned step is needed. */
@@ -503,7 +611,7 @@ make(Maker *maker, uint8_t *fates, uint8_t *filled)
         }
     }
     for (int i = 0; i < program->check_count; i++) {
-        if (fates[i] == FATE_LATE) {
+        if (fates[i] == FATE_LATE && !add_apart(maker, i)) {
             fast->late[fast->late_count++] = i;
         }
         else if (fates[i] == FATE_TENSOR) {
@@ -729,6 +837,25 @@ run_tensors(MgProgram *program, int *failed)
     return 1;
 }
 
+/* 1 if the live objects of a guard are as distinct as they must be. */
+static int
+run_apart(const Apart *apart, PyObject **values)
+{
+    for (int i = 0; i < apart->count; i++) {
+        uintptr_t address = (uintptr_t)values[apart->live[i]];
+        uintptr_t found = apart->table[apart_find(apart, address)];
+        if (found != 0 && (i < apart->first || (found & 1))) {
+            return 0;
+        }
+        for (int k = i + 1; i < apart->first && k < apart->count; k++) {
+            if (values[apart->live[k]] == values[apart->live[i]]) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
 static int
 run_ops(MgProgram *program, PyObject *const *arguments, PyObject **values, int *failed)
 {
@@ -768,6 +895,12 @@ run_ops(MgProgram *program, PyObject *const *arguments, PyObject **values, int *
     for (int i = 0; i < fast->fill_count; i++) {
         values[fast->fill[i]] = fast->values[fast->fill[i]];
     }
+    for (int i = 0; i < fast->apart_count; i++) {
+        if (!run_apart(&fast->aparts[i], values)) {
+            *failed = fast->aparts[i].check;
+            return 0;
+        }
+    }
     for (int i = 0; i < fast->late_count; i++) {
         good = mg_guard_check(&program->checks[fast->late[i]], values);
         if (good <= 0) {
@@ -805,6 +938,41 @@ mg_fast_inputs(const MgFast *fast)
     return fast->inputs;
 }
 
+MgFastSize
+mg_fast_size(const MgFast *fast)
+{
+    MgFastSize size = {
+        .words = fast->word_count, .checks = fast->late_count + fast->apart_count, .tensors = fast->tensor_count};
+    for (int i = 0; i < fast->op_count; i++) {
+        size.steps += fast->ops[i].kind != OP_WORDS;
+        size.checks += fast->ops[i].kind == OP_WORDS ? 0 : fast->ops[i].count;
+    }
+    return size;
+}
+
+int
+mg_fast_is_live(const MgFast *fast, int check)
+{
+    for (int i = 0; i < fast->op_count; i++) {
+        for (int k = 0; fast->ops[i].kind != OP_WORDS && k < fast->ops[i].count; k++) {
+            if (fast->live[fast->ops[i].first + k] == check) {
+                return 1;
+            }
+        }
+    }
+    for (int i = 0; i < fast->apart_count; i++) {
+        if (fast->aparts[i].check == check) {
+            return 1;
+        }
+    }
+    for (int i = 0; i < fast->late_count; i++) {
+        if (fast->late[i] == check) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int
 mg_fast_traverse(const MgFast *fast, visitproc visit, void *arg)
 {
@@ -830,6 +998,11 @@ mg_fast_free(MgFast *fast)
     PyMem_Free(fast->ops);
     PyMem_Free(fast->tensors);
     PyMem_Free(fast->late);
+    for (int i = 0; i < fast->apart_count; i++) {
+        PyMem_Free(fast->aparts[i].live);
+        PyMem_Free(fast->aparts[i].table);
+    }
+    PyMem_Free(fast->aparts);
     PyMem_Free(fast->fill);
     PyMem_Free(fast->inputs);
     for (int i = 0; i < fast->kept_count; i++) {

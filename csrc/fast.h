@@ -17,6 +17,16 @@ int mg_fast_run(MgProgram *program, PyObject *const *arguments, MgRegisters *reg
 /* The inputs of the graph that are pinned, borrowed; NULL for those that are in their registers. */
 PyObject *const *mg_fast_inputs(const MgFast *fast);
 
+/* How much of it there is: words, live steps and checks, tensors. */
+typedef struct {
+    int words, steps, checks, tensors;
+} MgFastSize;
+
+MgFastSize mg_fast_size(const MgFast *fast);
+
+/* 1 if a check is made on every run. */
+int mg_fast_is_live(const MgFast *fast, int check);
+
 int mg_fast_traverse(const MgFast *fast, visitproc visit, void *arg);
 void mg_fast_free(MgFast *fast);
 

@@ -14,13 +14,24 @@ int mg_guard_mode = MG_CHECKS ? 2 : 1;
 typedef struct {
     PyObject **types;   /* borrowed: the type that is expected, or NULL */
     PyObject **tensors; /* borrowed: the interned metadata that is expected, or NULL */
+    MgTable pairs;      /* (source, other and kind) of guards on two sources */
 } Known;
 
 /* 1 for a guard that can't fail where the others hold: two objects of different types, two tensors of different
  * metadata are different objects. */
 static int
-is_needless(const Known *known, const MgGuard *guard)
+is_needless(Known *known, const MgGuard *guard)
 {
+    if (guard->kind == MG_GUARD_ALIAS || guard->kind == MG_GUARD_DISTINCT) { /* the first of several is enough */
+        void *key = (void *)((uintptr_t)guard->other << 1 | (guard->kind == MG_GUARD_ALIAS));
+        const MgGuard *first = mg_table_get(&known->pairs, guard->source, key);
+        if (first != NULL && first != guard) {
+            return 1;
+        }
+        if (first == NULL && mg_table_set(&known->pairs, guard->source, key, (void *)guard) < 0) {
+            PyErr_Clear();
+        }
+    }
     if (guard->kind != MG_GUARD_DISTINCT) {
         return 0;
     }
@@ -100,6 +111,7 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
 done:
     PyMem_Free(counts);
     PyMem_Free(known.types);
+    mg_table_free(&known.pairs);
     return result;
 }
 

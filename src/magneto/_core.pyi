@@ -68,6 +68,12 @@ class Entry:
     def operations(self) -> int: ...
     @property
     def symbols(self) -> Any: ...
+    def live_guards(self) -> list[str]:
+        """The guards that are checked on every call, as texts; not those on tensors that are found without looking."""
+
+    def guard_figures(self) -> dict[str, int]:
+        """What its guards consist of, and how they are run."""
+
     def guards(self) -> list[str]:
         """The guards as texts."""
 

@@ -1,0 +1,362 @@
+"""The quick way through the guards notices every change that the guards in full would notice.
+
+Each case is a program: it defines `f`, the steps that follow change something that `f` has read. `f` is called until its
+guards are run the quick way; then comes the change, and the next call must give what eager gives.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import magneto
+from magneto import _core
+
+PRELUDE = """
+import collections, torch
+from torch import nn
+X = torch.arange(6.0).reshape(2, 3)
+args = (X,)
+"""
+
+# name: (program, change); `f` is compiled, and called with `args`
+CASES: dict[str, tuple[str, str]] = {
+    "dtype": ("def f(x): return x / 2, x.dtype", "args = (X.double(),)"),
+    "device": ("def f(x): return x.device.type", "args = (X.to('meta'),)"),
+    "shape": ("def f(x): return x + x.shape[0]", "args = (torch.ones(3, 2),)"),
+    "dimensions": ("def f(x): return x.dim(), x + 1", "args = (torch.ones(2, 3, 1),)"),
+    "stride": ("def f(x): return x.stride(), x + 1", "args = (torch.ones(3, 2).t(),)"),
+    "requires_grad": ("def f(x): return x * 2, x.requires_grad", "args = (X.clone().requires_grad_(),)"),
+    "no leaf": ("args = (X.clone().requires_grad_(),)\ndef f(x): return x.is_leaf", "args = (args[0] * 2,)"),
+    "conjugate": ("args = (X.to(torch.complex64),)\ndef f(x): return x.is_conj(), x + 1", "args = (args[0].conj(),)"),
+    "many dimensions": (
+        "args = (torch.ones(1, 2, 1, 2, 1, 2, 1),)\ndef f(x): return x.shape, x + 1",
+        "args = (torch.ones(1, 2, 1, 2, 1, 2, 2),)",
+    ),
+    "grad mode": ("w = torch.ones(3, requires_grad=True)\ndef f(x): return x * w", "torch.set_grad_enabled(False)"),
+    "default dtype": ("def f(x): return torch.ones(2)", "torch.set_default_dtype(torch.float64)"),
+    "deterministic": (
+        "def f(x): return torch.are_deterministic_algorithms_enabled(), x + 1",
+        "torch.use_deterministic_algorithms(True)",
+    ),
+    "autocast": ("def f(x): return x @ x.t()", "torch.set_autocast_enabled('cpu', True)"),
+    "training flag": (
+        "net = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.0))\ndef f(x): return net(x), net[1].training",
+        "net.eval()",
+    ),
+    "swapped parameter": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net(x)",
+        "net.weight = nn.Parameter(torch.ones(3, 3))",
+    ),
+    "swapped parameter of another kind": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net(x), net.weight.requires_grad",
+        "net.weight = nn.Parameter(torch.ones(3, 3), requires_grad=False)",
+    ),
+    "parameter that needs no gradient any more": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net(x), net.weight.requires_grad",
+        "net.weight.requires_grad_(False)",
+    ),
+    "parameter's data": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net(x), net.weight.dtype, net.weight.shape",
+        "net.weight.data = torch.ones(5, 3)\nnet.bias.data = torch.ones(5)",
+    ),
+    "parameter's dtype by its data": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net.weight.dtype, net.weight * 2",
+        "net.weight.data = torch.ones(3, 3, dtype=torch.float64)",
+    ),
+    "resized parameter": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net.weight.shape, net.weight.sum()",
+        "net.weight.data.resize_(1, 9)\nnet.weight.data = net.weight.data.reshape(1, 9)",
+    ),
+    "resized buffer": (
+        "net = nn.Module()\nnet.register_buffer('b', torch.zeros(4))\ndef f(x): return net.b.shape, net.b + 1",
+        "net.b.resize_(2)",
+    ),
+    "transposed buffer": (
+        "net = nn.Module()\nnet.register_buffer('b', torch.zeros(2, 2))\ndef f(x): return net.b.stride(), net.b + 1",
+        "net.b.t_()",
+    ),
+    "buffer of another class": (
+        "net = nn.Module()\nnet.b = nn.Buffer(torch.zeros(2))\ndef f(x): return type(net.b).__name__, net.b + 1",
+        "net.b.__class__ = nn.Parameter",
+    ),
+    "forward hook": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net(x)",
+        "net.register_forward_hook(lambda m, a, out: out + 1)",
+    ),
+    "forward pre-hook of an inner module": (
+        "net = nn.Sequential(nn.Linear(3, 3))\ndef f(x): return net(x)",
+        "net[0].register_forward_pre_hook(lambda m, a: (a[0] + 1,))",
+    ),
+    "global hook": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net(x)",
+        "handle = nn.modules.module.register_module_forward_hook(lambda m, a, out: out + 1)",
+    ),
+    "method of a class": (
+        "class A:\n    def g(self, x): return x + 1\na = A()\ndef f(x): return a.g(x)",
+        "A.g = lambda self, x: x + 2",
+    ),
+    "method of a base class": (
+        "class B:\n    def g(self, x): return x + 1\nclass A(B): pass\na = A()\ndef f(x): return a.g(x)",
+        "B.g = lambda self, x: x + 2",
+    ),
+    "method that a subclass now has": (
+        "class B:\n    def g(self, x): return x + 1\nclass A(B): pass\na = A()\ndef f(x): return a.g(x)",
+        "A.g = lambda self, x: x + 2",
+    ),
+    "method of an instance": (
+        "class A:\n    def g(self, x): return x + 1\na = A()\ndef f(x): return a.g(x)",
+        "a.g = lambda x: x + 2",
+    ),
+    "method of a module": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net(x)",
+        "net.forward = lambda x: x + 2",
+    ),
+    "bases of a class": (
+        "class B:\n    n = 1\nclass C:\n    n = 2\nclass A(B): pass\na = A()\ndef f(x): return x + a.n",
+        "A.__bases__ = (C,)",
+    ),
+    "class of an object": (
+        "class A:\n    n = 1\nclass B:\n    n = 2\na = A()\ndef f(x): return x + a.n",
+        "a.__class__ = B",
+    ),
+    "dict of an object": (
+        "class A: pass\na = A()\na.n = 1\ndef f(x): return x + a.n",
+        "a.__dict__ = {'n': 2}",
+    ),
+    "attribute of an object": (
+        "class A: pass\na = A()\na.n = 1\ndef f(x): return x + a.n",
+        "a.n = 2",
+    ),
+    "attribute set by compiled code": (
+        "class A:\n    def put(self, n): self.n = n\na = A()\nfor i in range(50): a.put(1)\ndef f(x): return x + a.n",
+        "a.put(2)",
+    ),
+    "slot of an object": (
+        "class A:\n    __slots__ = ('n',)\na = A()\na.n = 1\ndef f(x): return x + a.n",
+        "a.n = 2",
+    ),
+    "deleted slot": (
+        "class A:\n    __slots__ = ('n',)\na = A()\na.n = 1\ndef f(x): return x + getattr(a, 'n', 5)",
+        "del a.n",
+    ),
+    "global": ("n = 1\ndef f(x): return x + n", "n = 2"),
+    "global function": ("def g(x): return x + 1\ndef f(x): return g(x)", "def g(x): return x + 2"),
+    "code of a function": ("def g(x): return x + 1\ndef f(x): return g(x)", "g.__code__ = (lambda x: x + 2).__code__"),
+    "global that hides a builtin": ("def f(x): return x + len((1, 2))", "len = lambda t: 7"),
+    "closure": (
+        "def make():\n    n = 1\n    def f(x): return x + n\n    def put(m):\n        nonlocal n\n        n = m\n"
+        "    return f, put\nf, put = make()",
+        "put(2)",
+    ),
+    "tensor in a closure": (
+        "def make():\n    n = torch.ones(3)\n    def f(x): return x + n\n    def put(m):\n        nonlocal n\n"
+        "        n = m\n    return f, put\nf, put = make()",
+        "put(torch.ones(1))",
+    ),
+    "default argument": ("def f(x, n=1): return x + n\nplain = f", "plain.__defaults__ = (2,)"),
+    "default argument of an inner function": (
+        "def g(x, n=1): return x + n\ndef f(x): return g(x)",
+        "g.__defaults__ = (2,)",
+    ),
+    "keyword default": (
+        "def g(x, *, n=1): return x + n\ndef f(x): return g(x)",
+        "g.__kwdefaults__['n'] = 2",
+    ),
+    "order of a dict": (
+        "d = {'a': 1, 'b': 2}\ndef f(x): return x * 1, list(d)",
+        "d['a'] = d.pop('a')",
+    ),
+    "order of an OrderedDict": (
+        "d = collections.OrderedDict(a=1, b=2)\ndef f(x): return x * 1, list(d)",
+        "d.move_to_end('a')",
+    ),
+    "value in a dict": ("d = {'a': {'b': 1}}\ndef f(x): return x + d['a']['b']", "d['a']['b'] = 2"),
+    "value that is missing": ("d = {}\ndef f(x): return x + d.get('a', 0)", "d['a'] = 3"),
+    "dict in an argument": (
+        "args = (X, {'a': 1})\ndef f(x, d): return x + d['a']",
+        "args = (X, {'a': 2})",
+    ),
+    "length of a list": ("items = [1, 2]\ndef f(x): return x + len(items)", "items.append(3)"),
+    "item of a list": ("items = [1, [2]]\ndef f(x): return x + items[1][0]", "items[1][0] = 5"),
+    "item of a tuple": ("args = (X, (1, 2))\ndef f(x, t): return x + t[1]", "args = (X, (1, 3))"),
+    "tuple in an attribute": (
+        "class A: pass\na = A()\na.t = (1, (2, 3))\ndef f(x): return x + a.t[1][1]",
+        "a.t = (1, (2, 4))",
+    ),
+    "set": ("s = {1, 2}\ndef f(x): return x + sum(s)", "s.add(5)"),
+    "deque": ("q = collections.deque([1, 2])\ndef f(x): return x + q[0]", "q.rotate(1)"),
+    "int that becomes a bool": ("n = 1\ndef f(x): return x + 1, type(n)", "n = True"),
+    "zero that becomes a negative one": ("n = 0.0\ndef f(x): return x + 1, 1.0 * n", "n = -0.0"),
+    "aliasing of arguments": (
+        "args = (X, X.clone())\ndef f(x, y):\n    x.add_(0)\n    return x is y, x + y",
+        "args = (X, X)",
+    ),
+    "aliasing that ends": (
+        "args = (X, X)\ndef f(x, y): return x is y, x + y",
+        "args = (X, X.clone())",
+    ),
+    "argument that is a parameter": (
+        "net = nn.Linear(3, 3, bias=False)\nargs = (torch.ones(3, 3, requires_grad=True),)\n"
+        "def f(x): return x is net.weight, net(x)",
+        "args = (net.weight,)",
+    ),
+    "objects that become one": (
+        "class A: pass\na, b = A(), A()\na.n = b.n = 0\ndef f(x):\n    a.n = 1\n    return x + b.n",
+        "a = b\nb.n = 0",
+    ),
+    "module of a list": (
+        "nets = [nn.Linear(3, 3), nn.Linear(3, 3)]\ndef f(x): return nets[0](x)",
+        "nets[0] = nn.Linear(3, 2)",
+    ),
+    "submodule": (
+        "net = nn.Sequential(nn.Linear(3, 3), nn.ReLU())\ndef f(x): return net(x)",
+        "net[1] = nn.Tanh()",
+    ),
+    "name of a class": (
+        "class A: pass\na = A()\ndef f(x): return x + len(type(a).__name__)",
+        "A.__name__ = 'Longer'",
+    ),
+    "torch-function mode": (
+        "def f(x): return x + torch.ones(3)",
+        "torch.set_default_device('meta')\nargs = (X.to('meta'),)",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _put_back() -> Iterator[None]:
+    dtype = torch.get_default_dtype()
+    yield
+    torch.set_grad_enabled(True)
+    torch.set_default_dtype(dtype)
+    torch.set_autocast_enabled("cpu", False)
+    torch.use_deterministic_algorithms(False)
+    torch.set_default_device(None)
+    torch.nn.modules.module._global_forward_hooks.clear()
+
+
+def show(value: Any) -> Any:
+    """A value that can be compared."""
+    if isinstance(value, torch.Tensor):
+        data = None if value.is_meta else value.detach().resolve_conj().tolist()
+        return value.dtype, value.device, value.shape, value.stride(), value.requires_grad, data
+    if isinstance(value, (tuple, list)):
+        return type(value), [show(item) for item in value]
+    return repr(value)
+
+
+def world(program: str) -> dict[str, Any]:
+    torch.manual_seed(0)
+    space: dict[str, Any] = {"__name__": "case"}
+    exec(PRELUDE + program, space)
+    return space
+
+
+def quick_runs(compiled: Any) -> int:
+    return sum(entry.entry.guard_figures()["quick"] for entry in magneto.cache_entries(compiled))
+
+
+@pytest.mark.parametrize("mode", [1, 2], ids=["quick", "both"])
+@pytest.mark.parametrize("name", CASES)
+def test_change_is_noticed(name: str, mode: int) -> None:
+    program, change = CASES[name]
+    ours, eager = world(program), world(program)
+    compiled = magneto.compile(ours["f"], backend="eager")
+    before = _core.guard_mode(mode)
+    try:
+        for _ in range(3):
+            assert show(compiled(*ours["args"])) == show(eager["f"](*eager["args"]))
+        runs = quick_runs(compiled)
+        compiled(*ours["args"])
+        eager["f"](*eager["args"])
+        assert quick_runs(compiled) == runs + 1, "the guards were not run the quick way"
+        for space in (ours, eager):
+            torch.manual_seed(1)
+            exec(change, space)
+        for _ in range(3):
+            assert show(compiled(*ours["args"])) == show(eager["f"](*eager["args"]))
+    finally:
+        _core.guard_mode(before)
+
+
+UNRELATED: dict[str, tuple[str, str]] = {
+    "another global": ("n = 1\ndef f(x): return x + n", "other = 5"),
+    "another attribute": ("net = nn.Linear(3, 3)\ndef f(x): return net(x)", "net.note = 'seen'"),
+    "another attribute of the class": (
+        "class A:\n    n = 1\na = A()\ndef f(x): return x + a.n",
+        "A.other = 5",
+    ),
+    "another key": ("d = {'a': 1}\ndef f(x): return x + d['a']", "d['b'] = 2"),
+    "the same value again": ("d = {'a': 10**9}\ndef f(x): return x + d['a']", "d['a'] = int('1' + '0' * 9)"),
+    "the data of a parameter": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net(x)",
+        "net.weight.data = torch.ones(3, 3)",
+    ),
+    "a parameter of the same kind": (
+        "net = nn.Linear(3, 3)\ndef f(x): return net(x)",
+        "net.weight = nn.Parameter(torch.ones(3, 3))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNRELATED)
+def test_unrelated_change_needs_no_new_entry_and_the_quick_way_goes_on(name: str) -> None:
+    program, change = UNRELATED[name]
+    ours, eager = world(program), world(program)
+    compiled = magneto.compile(ours["f"], backend="eager")
+    for _ in range(3):
+        compiled(*ours["args"])
+    for _ in range(12):
+        exec(change, ours)
+        exec(change, eager)
+        for _ in range(2):
+            assert show(compiled(*ours["args"])) == show(eager["f"](*eager["args"]))
+    runs = quick_runs(compiled)
+    for _ in range(4):  # even if it changes before each call
+        exec(change, ours)
+        compiled(*ours["args"])
+    assert quick_runs(compiled) == runs + 4
+    assert len(magneto.cache_entries(compiled)) == 1
+
+
+def test_objects_are_not_kept_alive() -> None:
+    class Thing:
+        pass
+
+    holder = {"thing": Thing()}
+    holder["thing"].w = torch.ones(3)  # type: ignore[attr-defined]
+
+    def f(x: torch.Tensor) -> Any:
+        return x + holder["thing"].w  # type: ignore[attr-defined]
+
+    compiled = magneto.compile(f, backend="eager")
+    x = torch.ones(3)
+    for _ in range(4):
+        compiled(x)
+    import weakref
+
+    tensor, thing = weakref.ref(holder["thing"].w), weakref.ref(holder["thing"])  # type: ignore[attr-defined]
+    argument = weakref.ref(x)
+    del x
+    holder.clear()
+    gc.collect()
+    assert tensor() is None and thing() is None and argument() is None
+    new = Thing()
+    new.w = torch.full((3,), 5.0)  # type: ignore[attr-defined]
+    holder["thing"] = new
+    assert compiled(torch.ones(3)).tolist() == [6.0] * 3
+
+
+def test_metadata_and_state_are_read_from_memory() -> None:
+    magneto.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    assert _core.layout_known() == (True, True)
+
+
+def test_guard_mode_is_checked() -> None:
+    with pytest.raises(ValueError):
+        _core.guard_mode(3)
