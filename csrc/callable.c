@@ -190,40 +190,100 @@ run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, MgRegist
     return good;
 }
 
+/* Tries an entry of a list: 1 with its result, or NULL and *exit; 0 if it does not fit, 2 if the entries changed
+ * meanwhile, -1. */
+static int
+try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *arguments, PyObject **result, MgExit **exit)
+{
+    int failed;
+    MgEntry *entry = entries[index];
+    MgRegisters registers = {.values = mg_guard_take_room(&entry->guards)};
+    if (registers.values == NULL) {
+        return -1;
+    }
+    Py_INCREF(entry);
+    int good = mg_guard_run(&entry->guards, arguments, &registers, &failed);
+    if (good > 0) {
+        good = run_check(self, entry, arguments, &registers);
+    }
+    if (good == 1) {
+        entry->last_run = ++self->runs;
+        if (index > 0) { /* most recent first */
+            memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)index);
+            entries[0] = entry;
+        }
+        *result = mg_entry_run(entry, &registers, (PyObject *)self, exit);
+    }
+    mg_guard_give_room(&entry->guards, registers.values);
+    Py_DECREF(entry);
+    return good;
+}
+
+/* With both ways of running guards: none but the candidates may fit. MG_OK or MG_ERR. */
+static int
+check_decision(MgEntry **entries, int entry_count, MgEntry **candidates, int count, PyObject *const *arguments)
+{
+    for (int i = 0; i < entry_count; i++) {
+        int is_candidate = 0, failed;
+        for (int k = 0; k < count; k++) {
+            is_candidate = is_candidate || candidates[k] == entries[i];
+        }
+        PyObject **room = is_candidate ? NULL : mg_guard_take_room(&entries[i]->guards);
+        int good = room == NULL ? 0 : mg_guard_run_all(&entries[i]->guards, arguments, room, &failed);
+        if (room != NULL) {
+            mg_guard_give_room(&entries[i]->guards, room);
+        }
+        if (good > 0) {
+            PyErr_SetString(PyExc_SystemError, "magneto: an entry fits that was not thought to");
+        }
+        if (good != 0 || PyErr_Occurred()) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
 /* Finds an entry whose guards hold and runs it. The result, or NULL and *exit; *found says whether there was one. */
 static PyObject *
-try_entries(MgCompiled *self, MgEntry **entries, int entry_count, PyObject *const *arguments, int *found, MgExit **exit)
+try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *decision, PyObject *const *arguments,
+            int *found, MgExit **exit)
 {
+    PyObject *result = NULL;
     *found = 0;
     *exit = NULL;
-    for (int i = 0; i < entry_count; i++) {
-        MgEntry *entry = entries[i];
-        int failed;
-        MgRegisters registers = {.values = mg_guard_take_room(&entry->guards)};
-        if (registers.values == NULL) {
-            *found = -1;
-            return NULL;
+    if (entry_count >= MG_DISPATCH_FROM) {
+        if (MG_UNLIKELY(decision->changes != self->changes + 1)) {
+            mg_dispatch_free(decision->dispatch);
+            decision->dispatch = mg_dispatch_new(entries, entry_count);
+            decision->changes = self->changes + 1; /* 0 is none */
         }
-        Py_INCREF(entry);
-        int good = mg_guard_run(&entry->guards, arguments, &registers, &failed);
-        PyObject *result = NULL;
-        if (good > 0) {
-            good = run_check(self, entry, arguments, &registers);
-        }
-        if (good == 1) {
-            if (i > 0) { /* most recent first */
-                memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)i);
-                entries[0] = entry;
+        MgDispatch *dispatch = decision->dispatch;
+        if (dispatch != NULL) {
+            int count;
+            MgEntry **candidates = mg_dispatch_find(dispatch, arguments, &count);
+            if (MG_UNLIKELY(mg_guard_mode == 2) &&
+                check_decision(entries, entry_count, candidates, count, arguments) < 0) {
+                *found = -1;
+                return NULL;
             }
-            result = mg_entry_run(entry, &registers, (PyObject *)self, exit);
-        }
-        mg_guard_give_room(&entry->guards, registers.values);
-        Py_DECREF(entry);
-        if (good == 2) {
+            for (int i = 0; i < count; i++) {
+                int has_check = candidates[i]->check != NULL;
+                int good = try_entry(self, candidates, i, arguments, &result, exit);
+                if (good != 0) {
+                    *found = good == 2 ? 0 : good;
+                    return result;
+                }
+                if (has_check) { /* it may have run any code, and another thread may have asked meanwhile */
+                    candidates = mg_dispatch_find(dispatch, arguments, &count);
+                }
+            }
             return NULL;
         }
+    }
+    for (int i = 0; i < entry_count; i++) {
+        int good = try_entry(self, entries, i, arguments, &result, exit);
         if (good != 0) {
-            *found = good;
+            *found = good == 2 ? 0 : good;
             return result;
         }
     }
@@ -241,7 +301,8 @@ explain_miss(MgCompiled *self, PyObject *const *arguments)
         int failed = -1;
         PyObject *text = NULL;
         if (registers != NULL && mg_guard_run_all(&entry->guards, arguments, registers, &failed) == 0) {
-            text = failed >= 0 ? mg_guard_text(&entry->guards, failed) : PyUnicode_FromString("torch's global state");
+            text = failed >= 0 ? mg_guard_reason(&entry->guards, failed, registers)
+                               : PyUnicode_FromString("torch's global state");
         }
         else if (!PyErr_Occurred()) {
             text = entry->check == NULL ? NULL : PyObject_GetAttrString(entry->check, "text");
@@ -635,7 +696,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         goto done;
     }
     if (fits > 0) {
-        result = try_entries(self, self->entries, self->entry_count, bound.values, &found, &exit);
+        result = try_entries(self, self->entries, self->entry_count, &self->decision, bound.values, &found, &exit);
         if (found != 0) {
             goto done;
         }
@@ -675,7 +736,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         goto done;
     }
     if (self->changes != changes) { /* another thread may have captured the same meanwhile */
-        result = try_entries(self, self->entries, self->entry_count, bound.values, &found, &exit);
+        result = try_entries(self, self->entries, self->entry_count, &self->decision, bound.values, &found, &exit);
         if (found != 0) {
             Py_DECREF(entry);
             goto done;
@@ -683,7 +744,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     int status = add_entry(self, entry);
     if (status == MG_OK) { /* run it as on any later call */
-        result = try_entries(self, self->entries, self->entry_count, bound.values, &found, &exit);
+        result = try_entries(self, self->entries, self->entry_count, &self->decision, bound.values, &found, &exit);
         if (found == 0 && !PyErr_Occurred()) { /* its guards do not hold for the very call it was made from */
             PyErr_Clear();
             result = call_plainly(self, args, nargsf, kwnames);
@@ -824,7 +885,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         return MG_CONTINUE_PLAIN;
     }
     int found = 0;
-    *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
+    *result = try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, exit);
     if (found == 0) {
         MgStance stance = mg_stance_get();
         int wanted = stance == MG_STANCE_DEFAULT || stance == MG_STANCE_EAGER_THEN_COMPILE
@@ -869,7 +930,8 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         if (status < 0) {
             return MG_CONTINUE_ERROR;
         }
-        *result = try_entries(self, point->entries, point->entry_count, frame->localsplus, &found, exit);
+        *result =
+            try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, exit);
         if (found == 0) {
             point = find_point(self, frame, offset, depth, empty);
             if (point != NULL) {
@@ -925,6 +987,8 @@ drop_entries(MgCompiled *self)
     MgPoint *points = self->points;
     MgEntry **entries = self->entries;
     int point_count = self->point_count, count = self->entry_count;
+    mg_dispatch_free(self->decision.dispatch);
+    self->decision = (MgDecision){0};
     self->points = NULL;
     self->entries = NULL;
     self->point_count = self->entry_count = self->entry_room = 0;
@@ -935,6 +999,7 @@ drop_entries(MgCompiled *self)
             Py_DECREF(point->entries[k]);
         }
         PyMem_Free(point->entries);
+        mg_dispatch_free(point->decision.dispatch);
         PyMem_Free(point->empty);
         Py_DECREF(point->code);
         Py_DECREF(point->globals);
@@ -1008,7 +1073,13 @@ compiled_entries(MgCompiled *self, PyObject *unused)
     (void)unused;
     PyObject *list = PyList_New(self->entry_count);
     for (int i = 0; list != NULL && i < self->entry_count; i++) {
-        PyList_SET_ITEM(list, i, Py_NewRef((PyObject *)self->entries[i]));
+        MgEntry *entry = self->entries[i];
+        int at = i; /* the list of entries is in this order only if it is short */
+        while (at > 0 && ((MgEntry *)PyList_GET_ITEM(list, at - 1))->last_run < entry->last_run) {
+            PyList_SET_ITEM(list, at, PyList_GET_ITEM(list, at - 1));
+            at--;
+        }
+        PyList_SET_ITEM(list, at, Py_NewRef((PyObject *)entry));
     }
     for (int i = 0; list != NULL && i < self->point_count; i++) {
         for (int k = 0; list != NULL && k < self->points[i].entry_count; k++) {

@@ -2,7 +2,13 @@
 #ifndef MG_CALLABLE_H
 #define MG_CALLABLE_H
 
-#include "entry.h"
+#include "dispatch.h"
+
+/* The decision between the entries of a list, if it was made. */
+typedef struct {
+    MgDispatch *dispatch; /* owned, or NULL */
+    uint64_t changes;     /* of the lists of entries, when it was made */
+} MgDecision;
 
 /* A place in a frame at which capture starts again after a break. */
 typedef struct {
@@ -12,6 +18,7 @@ typedef struct {
     uint8_t *empty;    /* owned: a bit for each slot, set if the slot is empty and somebody may look */
     MgEntry **entries; /* strong, most recent first */
     int entry_count;
+    MgDecision decision;
     int failures;
     MgPaths changing; /* sources whose values keep changing */
     int given_up;     /* nothing to capture here: left to CPython */
@@ -28,6 +35,7 @@ typedef struct {
     PyObject *stopped;  /* strong: told in place of `failed`, and first what becomes of the call; or None */
     MgEntry **entries;  /* strong, most recent first */
     int entry_count, entry_room;
+    MgDecision decision;
     MgPoint *points; /* owned */
     int point_count;
     int breaks;    /* graphs may end at a break */
@@ -41,6 +49,7 @@ typedef struct {
     int skip;      /* calls to be left alone before capture is tried again */
     uint64_t captures;
     uint64_t changes; /* of the lists of entries, ever */
+    uint64_t runs;    /* of entries, ever */
     PyObject *dict;   /* strong: attributes such as __name__ and __wrapped__; or NULL */
     PyObject *weakrefs;
 } MgCompiled;

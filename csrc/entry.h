@@ -53,6 +53,7 @@ typedef struct {
     int *managers;        /* owned: nodes of the plan: torch's context managers that are open at a break */
     int manager_count;
     uint64_t hits;
+    uint64_t last_run; /* the number of its last run among those of its callable */
 } MgEntry;
 
 extern PyTypeObject MgEntry_Type;

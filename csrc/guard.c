@@ -564,6 +564,112 @@ mg_guard_text(const MgProgram *program, int index)
     return text;
 }
 
+/* An object as text that runs no code of the user's: plain values as they are, of others the type. New. */
+static PyObject *
+safe_text(PyObject *object)
+{
+    if (object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
+        PyComplex_CheckExact(object) || Py_IS_TYPE(object, mg_torch.device)) {
+        return PyObject_Repr(object);
+    }
+    if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
+        enum { LONGEST = 200 };
+        return PySequence_Size(object) <= LONGEST ? PyObject_Repr(object)
+                                                  : PyUnicode_FromFormat("another %s", Py_TYPE(object)->tp_name);
+    }
+    if (PyType_Check(object)) {
+        return PyUnicode_FromFormat("the class %s", ((PyTypeObject *)object)->tp_name);
+    }
+    return PyUnicode_FromFormat("an object of class %s", Py_TYPE(object)->tp_name);
+}
+
+/* The keys of a dict or set as text. New. */
+static PyObject *
+keys_text(PyObject *object)
+{
+    PyObject *texts = PyList_New(0), *comma = PyUnicode_FromString(", "), *result = NULL;
+    PyObject *iterator = texts == NULL || comma == NULL ? NULL : PyObject_GetIter(object);
+    PyObject *key;
+    while (iterator != NULL && (key = PyIter_Next(iterator)) != NULL) {
+        PyObject *text = safe_text(key);
+        Py_DECREF(key);
+        if (text == NULL || PyList_Append(texts, text) < 0) {
+            Py_XDECREF(text);
+            break;
+        }
+        Py_DECREF(text);
+    }
+    if (!PyErr_Occurred()) {
+        PyObject *joined = PyUnicode_Join(comma, texts);
+        result = joined == NULL ? NULL : PyUnicode_FromFormat("its keys are (%U)", joined);
+        Py_XDECREF(joined);
+    }
+    Py_XDECREF(iterator);
+    Py_XDECREF(texts);
+    Py_XDECREF(comma);
+    return result;
+}
+
+/* What is found where a check fails, after "but ". New; NULL without an exception if there is nothing to add. */
+static PyObject *
+found_text(const MgCheck *check, PyObject *found)
+{
+    if (check->kind == MG_GUARD_ABSENT || found == NULL) {
+        return PyUnicode_FromString(found == NULL ? "there is none" : "there is one");
+    }
+    PyObject *text = NULL, *result = NULL;
+    switch (check->kind) {
+        case MG_GUARD_TYPE:
+            return PyUnicode_FromFormat("it is %s", Py_TYPE(found)->tp_name);
+        case MG_GUARD_VALUE:
+        case MG_GUARD_IDENTITY:
+            text = safe_text(found);
+            result = text == NULL ? NULL : PyUnicode_FromFormat("it is %U", text);
+            Py_XDECREF(text);
+            return result;
+        case MG_GUARD_LENGTH: {
+            Py_ssize_t size = PyTuple_Check(found) || PyList_Check(found) ? Py_SIZE(found)
+                              : PyDict_Check(found)                       ? PyDict_GET_SIZE(found)
+                              : PyAnySet_Check(found)                     ? PySet_GET_SIZE(found)
+                              : PyObject_TypeCheck(found, mg_deque_type)  ? Py_SIZE(found)
+                                                                          : -1;
+            return size < 0 ? NULL : PyUnicode_FromFormat("it is %zd", size);
+        }
+        case MG_GUARD_KEYS:
+            return PyDict_CheckExact(found) || PyAnySet_CheckExact(found) ? keys_text(found) : NULL;
+        case MG_GUARD_TENSOR: {
+            MgMeta *meta = mg_torch_is_tensor(found) ? mg_meta_of_tensor(found) : NULL;
+            if (meta == NULL) {
+                PyErr_Clear();
+                return NULL;
+            }
+            result = PyUnicode_FromFormat("it is %S on %S, size %S, stride %S, requires_grad=%s", meta->dtype,
+                                          meta->device, meta->sizes, meta->strides,
+                                          meta->flags & MG_META_REQUIRES_GRAD ? "True" : "False");
+            Py_DECREF(meta);
+            return result;
+        }
+        default:
+            return NULL;
+    }
+}
+
+PyObject *
+mg_guard_reason(const MgProgram *program, int check, PyObject *const *registers)
+{
+    PyObject *text = mg_guard_text(program, check);
+    PyObject *found =
+        text == NULL ? NULL : found_text(&program->checks[check], registers[program->checks[check].source]);
+    if (found != NULL) {
+        Py_SETREF(text, PyUnicode_FromFormat("%U, but %U", text, found));
+        Py_DECREF(found);
+    }
+    else if (PyErr_Occurred()) {
+        Py_CLEAR(text);
+    }
+    return text;
+}
+
 int
 mg_guard_traverse(const MgProgram *program, visitproc visit, void *arg)
 {

@@ -33,6 +33,9 @@ extern int mg_guard_mode;
 /* A check as text, such as "L['x'] is a float32 tensor of size (2, 3)". New. */
 PyObject *mg_guard_text(const MgProgram *program, int check);
 
+/* The same with what was found instead, as in "L['n'] == 3, but it is 4". New. */
+PyObject *mg_guard_reason(const MgProgram *program, int check, PyObject *const *registers);
+
 /* A source as text. New. */
 PyObject *mg_guard_source_text(const MgProgram *program, int step);
 

@@ -1,0 +1,262 @@
+"""Many entries of one function: the right one is found, whatever they differ in; and why none fits is told."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import magneto
+from magneto import _core
+
+
+@pytest.fixture(params=[1, 2], ids=["quick", "both"])
+def _mode(request: Any) -> Iterator[None]:
+    before = _core.guard_mode(request.param)
+    with magneto.config.patch(recompile_limit=100):
+        yield
+    _core.guard_mode(before)
+
+
+class Options:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+def shape(x: Any, *rest: Any) -> Any:
+    return x + x.shape[0]
+
+
+def constant(x: Any, n: Any) -> Any:
+    return x * len(n) if isinstance(n, str) else x + n
+
+
+def kind(x: Any, n: Any) -> Any:
+    if isinstance(n, torch.Tensor):
+        return x + n
+    return x * 2, type(n)
+
+
+def attribute(x: Any, options: Options) -> Any:
+    return x + options.n
+
+
+def item(x: Any, table: dict[str, list[int]]) -> Any:
+    return x + table["a"][1]
+
+
+def branchy(x: Any, n: int, m: str) -> Any:
+    """Some entries have no guard on m."""
+    if n % 2:
+        return x + n
+    return x * n + len(m)
+
+
+X = torch.arange(4.0)
+CASES: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
+    "sizes": (shape, [(torch.ones(n),) for n in range(2, 22)]),
+    "sizes and dtypes": (
+        shape,
+        [(torch.ones(n, dtype=t),) for n in range(2, 6) for t in (torch.float32, torch.float64, torch.int32)],
+    ),
+    "many dimensions": (shape, [(torch.ones(*[1] * 6, n),) for n in range(2, 8)]),
+    "gradient or not": (
+        shape,
+        [(torch.ones(n, requires_grad=g),) for n in range(2, 5) for g in (False, True)],
+    ),
+    "ints": (constant, [(X, n) for n in range(-5, 15)]),
+    "ints, floats, bools": (constant, [(X, n) for n in (0, 1, 2, 0.0, 1.0, -0.0, True, False, 2.5, 1e300)]),
+    "strings": (constant, [(X, "s" * n) for n in range(10)]),
+    "types": (kind, [(X, n) for n in (None, 1, 1.0, "s", (), [], {}, X, X.double(), True)]),
+    "attributes of arguments": (attribute, [(X, Options(n)) for n in range(12)]),
+    "items in arguments": (item, [(X, {"a": [0, n]}) for n in range(12)]),
+    "some guard less": (branchy, [(X, n, "s" * (n % 3)) for n in range(12)]),
+    "two arguments": (branchy, [(X, n, "s" * m) for n in (2, 4, 6) for m in range(4)]),
+}
+
+
+def show(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.shape, value.requires_grad, value.tolist()
+    return [show(item) for item in value] if isinstance(value, tuple) else value
+
+
+@pytest.mark.usefixtures("_mode")
+@pytest.mark.parametrize("name", CASES)
+def test_right_entry_is_found(name: str) -> None:
+    function, calls = CASES[name]
+    compiled = magneto.compile(function, backend="eager", dynamic=False)
+    expected = [show(function(*args)) for args in calls]
+    for _ in range(3):
+        for args, result in zip(calls, expected, strict=True):
+            assert show(compiled(*args)) == result
+    count = len(magneto.cache_entries(compiled))
+    for args, result in zip(reversed(calls), reversed(expected), strict=True):
+        assert show(compiled(*args)) == result
+    assert len(magneto.cache_entries(compiled)) == count
+
+
+@pytest.mark.usefixtures("_mode")
+def test_entries_that_no_argument_tells_apart() -> None:
+    space: dict[str, Any] = {}
+    exec("n = 0\ndef f(x): return x + n", space)
+    compiled = magneto.compile(space["f"], backend="eager")
+    for _ in range(3):
+        for n in range(8):
+            space["n"] = n
+            assert compiled(X).tolist() == (X + n).tolist()
+    assert len(magneto.cache_entries(compiled)) == 8
+
+
+@pytest.mark.usefixtures("_mode")
+def test_entries_are_given_most_recent_first() -> None:
+    compiled = magneto.compile(shape, backend="eager", dynamic=False)
+    for n in range(2, 12):
+        compiled(torch.ones(n))
+    for n in (5, 9, 3):
+        compiled(torch.ones(n))
+    guards = [" ".join(entry.guards) for entry in magneto.cache_entries(compiled)[:4]]
+    for n, text in zip((3, 9, 5, 11), guards, strict=True):
+        assert f"torch.Size([{n}])" in text
+
+
+def test_reset_in_the_middle() -> None:
+    compiled = magneto.compile(constant, backend="eager")
+    for _ in range(2):
+        for n in range(6):
+            assert compiled(X, n).tolist() == (X + n).tolist()
+        compiled.reset()
+    assert compiled(X, 3).tolist() == (X + 3).tolist()
+
+
+def reasons(function: Any, first: tuple[Any, ...], second: tuple[Any, ...]) -> str:
+    compiled = magneto.compile(function, backend="eager", dynamic=False)
+    compiled(*first)
+    with magneto.config.patch(error_on_recompile=True), pytest.raises(magneto.exc.RecompileError) as caught:
+        compiled(*second)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "second", "texts"),
+    [
+        (constant, (X, 3), (X, 4), ["L['n'] == 3, but it is 4"]),
+        (constant, (X, 3), (X, "s"), ["L['n'] == 3, but it is 's'"]),
+        (shape, (X,), (torch.ones(5),), ["L['x']", "size torch.Size([4])", "but it is", "size torch.Size([5])"]),
+        (shape, (X,), (X.double(),), ["torch.float32", "but it is torch.float64"]),
+        (attribute, (X, Options(1)), (X, Options(2)), ["L['options'].n == 1, but it is 2"]),
+        (item, (X, {"a": [0, 1]}), (X, {"a": [0, 7]}), ["L['table']['a'][1] == 1, but it is 7"]),
+        (kind, (X, None), (X, 1.5), ["L['n'] is None, but it is 1.5"]),
+        (kind, (X, X.clone()), (X, [1]), ["type(L['n']) is Tensor, but it is list"]),
+    ],
+)  # fmt: skip
+def test_reason_has_the_source_and_both_values(
+    function: Any, first: tuple[Any, ...], second: tuple[Any, ...], texts: list[str]
+) -> None:
+    message = reasons(function, first, second)
+    for text in texts:
+        assert text in message
+
+
+def test_reasons_run_no_code_of_the_user() -> None:
+    class Loud:
+        def __repr__(self) -> str:
+            raise AssertionError("repr was called")
+
+        __str__ = __repr__
+
+    assert "an object of class" in reasons(kind, (X, None), (X, Loud()))
+
+
+def test_reason_is_made_only_when_something_is_captured() -> None:
+    told: list[Any] = []
+    core = _core.Compiled(constant, None, lambda *args: None, lambda texts, limit: told.append(texts))
+    for _ in range(5):
+        for n in range(3):
+            core(X, n)
+    assert [len(texts) for texts in told] == [1, 2]
+
+
+# --- references ---
+
+
+def test_references_are_level_after_a_million_calls() -> None:
+    net = nn.Linear(3, 3)
+    table = {"a": [1, (2, "text that is not interned")]}
+
+    def f(x: torch.Tensor, n: int, *rest: Any, key: str = "a", **more: Any) -> Any:
+        return net(x) + table[key][0] + n, table, more  # type: ignore[operator]
+
+    output = (torch.ones(2, 3),)
+    compiled: Any = magneto.compile(f, backend=lambda module, inputs: lambda *args: output)
+    x, extra = torch.ones(2, 3), {"z": 1}
+
+    def call(count: int) -> None:
+        with torch.no_grad():
+            for _ in range(count):
+                compiled(x, 5, *(), **extra)
+
+    watched = [
+        x,
+        net,
+        net.weight,
+        net.bias,
+        table,
+        table["a"],
+        table["a"][1],
+        extra,
+        output,
+        output[0],
+        f,
+        compiled,
+    ]
+    call(100)
+    gc.collect()
+    before = [sys.getrefcount(item) for item in watched]
+    blocks = sys.getallocatedblocks()
+    call(1_000_000)
+    gc.collect()
+    assert [sys.getrefcount(item) for item in watched] == before
+    assert sys.getallocatedblocks() - blocks < 100
+    assert len(magneto.cache_entries(compiled)) == 1
+
+
+# --- threads ---
+
+
+@pytest.mark.usefixtures("_mode")
+def test_calls_from_four_threads() -> None:
+    net = nn.Linear(3, 3)
+    compiled = magneto.compile(lambda x, n: net(x) * n + x.shape[0], backend="eager", dynamic=False)
+    wrong: list[Any] = []
+    start = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        start.wait()
+        for i in range(300):
+            size, n = (i + number) % 5 + 1, (i * number) % 3
+            x = torch.full((size, 3), float(number))
+            with torch.set_grad_enabled(number % 2 == 0):
+                expected, found = net(x) * n + size, compiled(x, n)
+            if expected.tolist() != found.tolist() or expected.requires_grad != found.requires_grad:
+                wrong.append((number, i))
+            if i % 50 == 0 and number == 0:
+                net.note = i
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
