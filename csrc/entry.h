@@ -2,26 +2,10 @@
 #ifndef MG_ENTRY_H
 #define MG_ENTRY_H
 
+#include "effect.h"
 #include "exit.h"
 #include "guard.h"
 #include "plan.h"
-
-typedef enum {
-    MG_EFFECT_DICT_SET, /* target[key] = value, or the deletion of key if value is -1 */
-    MG_EFFECT_SLOT_SET, /* the slot `key` of target */
-    MG_EFFECT_CELL_SET,
-    MG_EFFECT_LIST_TAIL, /* target[index:] = value */
-    MG_EFFECT_REPLACE,   /* the whole content of a dict or set becomes that of value */
-} MgEffectKind;
-
-/* A write to outside that captured code made. */
-typedef struct {
-    MgEffectKind kind;
-    int target;    /* register */
-    PyObject *key; /* strong, or NULL */
-    Py_ssize_t index;
-    int value; /* node of the plan, or -1 */
-} MgEffect;
 
 /* One operation of the graph, ready to be executed; see entry.c. */
 typedef struct MgOperation MgOperation;

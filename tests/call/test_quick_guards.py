@@ -1,7 +1,7 @@
 """The quick way through the guards notices every change that the guards in full would notice.
 
-Each case is a program: it defines `f`, the steps that follow change something that `f` has read. `f` is called until its
-guards are run the quick way; then comes the change, and the next call must give what eager gives.
+Each case is a program: it defines `f`, and a change of something that `f` has read. `f` is called until its guards are
+run the quick way; then comes the change, and the next call must give what eager gives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Random changes of a world of modules, containers, classes and functions, between calls that read all of it.
 
-With `guard_mode(2)` the quick way through the guards and the guards in full are run side by side, and a difference is an
-error; besides, each call must give what eager gives.
+With `guard_mode(2)` the quick way through the guards and the guards in full are run side by side, and a difference is
+an error; besides, each call must give what eager gives.
 """
 
 from __future__ import annotations
