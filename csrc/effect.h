@@ -2,7 +2,7 @@
 #ifndef MG_EFFECT_H
 #define MG_EFFECT_H
 
-#include "magneto.h"
+#include "capture.h"
 
 typedef enum {
     MG_EFFECT_DICT_SET, /* target[key] = value, or the deletion of key if value is -1 */
