@@ -328,6 +328,20 @@ load_data_descriptor(MgCapture *capture, PyObject *owner, PyTypeObject *type, Py
     return NULL;
 }
 
+/* The record of a module's dict. It is known by identity alone; texts show the way by which the module was reached. */
+static MgRecord *
+module_dict(MgCapture *capture, PyObject *module, MgRecord *record)
+{
+    PyObject *dict = PyModule_GetDict(module);
+    MgRecord *result = mg_world_pin(capture, dict);
+    if (result != NULL && result->source->kind == MG_SOURCE_CONST && result->source->note == NULL &&
+        capture->root != NULL && dict != capture->root->f_globals &&
+        mg_source_note(result->source, mg_source_text(record->source)) < 0) {
+        return NULL;
+    }
+    return result;
+}
+
 /* An attribute by the rules of object.__getattribute__. NULL without an exception if there is none. */
 static PyObject *
 find_attribute(MgCapture *capture, PyObject *owner, PyObject *name)
@@ -342,8 +356,8 @@ find_attribute(MgCapture *capture, PyObject *owner, PyObject *name)
     }
     MgRecord *record = mg_world_owner(capture, owner);
     if (record != NULL) {
-        MgRecord *dict = PyModule_Check(owner) ? mg_world_pin(capture, PyModule_GetDict(owner))
-                                               : mg_world_dict_record(capture, record);
+        MgRecord *dict =
+            PyModule_Check(owner) ? module_dict(capture, owner, record) : mg_world_dict_record(capture, record);
         if (dict == NULL) {
             if (PyErr_Occurred()) {
                 return NULL;

@@ -572,7 +572,10 @@ capture_subject(MgCompiled *self, const Subject *subject)
         entry = capture_before(self, subject, try.lost, try.why.reason);
     }
     int status = MG_OK;
-    if (entry == NULL && !PyErr_Occurred() && try.why.reason != MG_REASON_NONE) {
+    if (entry == NULL && try.why.reason == MG_REASON_UNINITIALIZED && !try.why.strict) {
+        self->captures--; /* the call is made in CPython, and makes the parameters: the next one is captured */
+    }
+    else if (entry == NULL && !PyErr_Occurred() && try.why.reason != MG_REASON_NONE) {
         status = tell_failure(self, &try.why);
     }
     else if (entry != NULL && entry->frames != NULL) {

@@ -76,6 +76,7 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
         step->source = *sources->items[i];
         step->source.view = NULL;
         Py_XINCREF(step->source.key);
+        Py_XINCREF(step->source.note);
         step->base = sources->items[i]->base == NULL ? -1 : sources->items[i]->base->id;
     }
     /* each check goes with the last source that it needs */
@@ -687,6 +688,7 @@ mg_guard_free(MgProgram *program)
 {
     for (int i = 0; i < program->step_count; i++) {
         Py_XDECREF(program->steps[i].source.key);
+        Py_XDECREF(program->steps[i].source.note);
     }
     for (int i = 0; i < program->check_count; i++) {
         Py_XDECREF(program->checks[i].expected);

@@ -499,7 +499,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         PyObject *cell = locals[oparg];
         PyObject *value = POP();
         if (MG_UNLIKELY(capture != NULL)) {
-            mg_record_name(capture, value, PyTuple_GET_ITEM(code->co_localsplusnames, oparg));
+            if (oparg < code->co_nlocalsplus - code->co_nfreevars) {
+                mg_record_name(capture, value, PyTuple_GET_ITEM(code->co_localsplusnames, oparg));
+            }
             int status = mg_world_store_cell(capture, cell, value);
             Py_DECREF(value);
             ERROR_IF(status < 0);

@@ -298,10 +298,21 @@ mg_rules_number(PyObject *value)
     return PyObject_CallMethod(value, "item", NULL);
 }
 
+/* 1 for a function of TorchDynamo's own: it keeps books about modules, in callbacks of weak references too. */
+static int
+is_bookkeeping(PyObject *function)
+{
+    static const char prefix[] = "torch._dynamo";
+    PyObject *module = PyFunction_Check(function) ? ((PyFunctionObject *)function)->func_module : NULL;
+    return module != NULL && PyUnicode_CheckExact(module) && PyUnicode_IS_COMPACT_ASCII(module) &&
+           PyUnicode_GET_LENGTH(module) >= (Py_ssize_t)strlen(prefix) &&
+           memcmp(PyUnicode_1BYTE_DATA(module), prefix, strlen(prefix)) == 0;
+}
+
 int
 mg_rules_is_apart(PyObject *function)
 {
-    return in_set(rules.apart, function);
+    return is_bookkeeping(function) || in_set(rules.apart, function);
 }
 
 int

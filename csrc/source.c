@@ -223,6 +223,17 @@ is_attribute(const MgSource *source)
     return source->base->kind == MG_SOURCE_DICT && PyUnicode_CheckExact(source->key);
 }
 
+int
+mg_source_note(MgSource *source, PyObject *text)
+{
+    if (source->kind != MG_SOURCE_CONST || source->note != NULL) {
+        Py_XDECREF(text);
+        return MG_OK;
+    }
+    source->note = text;
+    return text == NULL ? MG_ERR : MG_OK;
+}
+
 PyObject *
 mg_source_text(const MgSource *source)
 {
@@ -232,7 +243,7 @@ mg_source_text(const MgSource *source)
         return PyUnicode_FromFormat("L[%R]", source->key);
     }
     if (source->kind == MG_SOURCE_CONST) {
-        return const_text(source->key);
+        return source->note != NULL ? Py_NewRef(source->note) : const_text(source->key);
     }
     if (source->kind == MG_SOURCE_DICT_ITEM && is_attribute(source)) {
         PyObject *owner = mg_source_text(source->base->base);
@@ -241,7 +252,9 @@ mg_source_text(const MgSource *source)
         return text;
     }
     if (source->kind == MG_SOURCE_DICT_ITEM && source->base->kind == MG_SOURCE_CONST) {
-        return PyUnicode_FromFormat("G[%R]", source->key);
+        return source->base->note == NULL || !PyUnicode_Check(source->key)
+                   ? PyUnicode_FromFormat("G[%R]", source->key)
+                   : PyUnicode_FromFormat("%U.%U", source->base->note, source->key);
     }
     PyObject *base = mg_source_text(source->base);
     if (base == NULL) {
@@ -304,6 +317,7 @@ mg_sources_free(MgSources *sources)
     for (int i = 0; i < sources->count; i++) {
         Py_XDECREF(sources->items[i]->key);
         Py_XDECREF(sources->items[i]->view);
+        Py_XDECREF(sources->items[i]->note);
         PyMem_Free(sources->items[i]);
     }
     PyMem_Free(sources->items);

@@ -32,6 +32,7 @@ struct MgSource {
     Py_ssize_t index;
     PyObject *view; /* strong: what captured code sees there, once it was reached; NULL before */
     PyObject *raw;  /* borrowed: the object that was found there */
+    PyObject *note; /* strong: the text of a constant that can be reached by another way as well; or NULL */
 };
 
 /* All sources of a capture. */
@@ -60,6 +61,9 @@ uint64_t mg_source_path(const MgSource *source, uint64_t base);
 
 int mg_paths_have(const MgPaths *paths, uint64_t path);
 void mg_paths_add(MgPaths *paths, uint64_t path); /* the oldest makes room */
+
+/* Says how a constant shows in texts, unless that has been said. `text` is stolen, and may be NULL with an exception. */
+int mg_source_note(MgSource *source, PyObject *text);
 
 /* The source as Python text, as in L['self'].layer.weight. New. */
 PyObject *mg_source_text(const MgSource *source);

@@ -235,7 +235,9 @@ reach_tensor(MgCapture *capture, MgRecord *record)
         return mg_capture_abort(capture, MG_REASON_LOST_TENSOR, "a tensor of another capture");
     }
     if (type != mg_torch.tensor && type != mg_torch.parameter && !mg_rules_is_plain_tensor_type(type)) {
-        return mg_capture_abort(capture, MG_REASON_TENSOR_SUBCLASS, "%s", type->tp_name);
+        int lazy = strncmp(type->tp_name, "Uninitialized", strlen("Uninitialized")) == 0;
+        return mg_capture_abort(capture, lazy ? MG_REASON_UNINITIALIZED : MG_REASON_TENSOR_SUBCLASS, "%s",
+                                type->tp_name);
     }
     capture->suspended++; /* a torch-function mode of the user's sees the questions */
     MgMeta *meta = mg_meta_of_tensor(tensor);
@@ -846,7 +848,13 @@ guard_function(MgCapture *capture, MgRecord *record, int is_root)
             continue;
         }
         if (record->kind == MG_KIND_CONSTANT) {
-            if (mg_world_pin(capture, cell) == NULL) {
+            MgRecord *pinned = mg_world_pin(capture, cell);
+            PyObject *owner = pinned == NULL || is_root ? NULL : mg_source_text(record->source);
+            int status = owner == NULL
+                             ? 0
+                             : mg_source_note(pinned->source, PyUnicode_FromFormat("%U.__closure__[%zd]", owner, i));
+            Py_XDECREF(owner);
+            if (status < 0 || PyErr_Occurred()) {
                 return MG_ERR;
             }
             continue;
@@ -1041,11 +1049,33 @@ mg_world_enter_root(MgCapture *capture, MgFrame *frame)
     return MG_OK;
 }
 
+/* The record of a frame's globals. In texts those of another module are what an import gives. */
+static MgRecord *
+globals_record(MgCapture *capture, MgFrame *frame)
+{
+    MgRecord *record = mg_world_pin(capture, frame->f_globals);
+    if (record == NULL || record->source->note != NULL || record->source->kind != MG_SOURCE_CONST ||
+        capture->root == NULL || frame->f_globals == capture->root->f_globals) {
+        return record;
+    }
+    PyObject *name = PyDict_GetItemWithError(frame->f_globals, MG_STRING("__name__"));
+    if (name == NULL || !PyUnicode_Check(name)) {
+        return PyErr_Occurred() ? NULL : record;
+    }
+    PyObject *dot = PyUnicode_FromString("."), *replacement = PyUnicode_FromString("_dot_");
+    PyObject *flat = dot == NULL || replacement == NULL ? NULL : PyUnicode_Replace(name, dot, replacement, -1);
+    Py_XDECREF(dot);
+    Py_XDECREF(replacement);
+    PyObject *text = flat == NULL ? NULL : PyUnicode_FromFormat("G['__import_%U']", flat);
+    Py_XDECREF(flat);
+    return mg_source_note(record->source, text) < 0 ? NULL : record;
+}
+
 PyObject *
 mg_world_load_global(MgCapture *capture, MgFrame *frame, PyObject *name)
 {
     PyObject *result;
-    MgRecord *globals = mg_world_pin(capture, frame->f_globals);
+    MgRecord *globals = globals_record(capture, frame);
     int found = globals == NULL ? -1 : mg_world_dict_get(capture, globals, name, &result);
     if (found == 0) {
         MgRecord *builtins = mg_world_pin(capture, frame->f_builtins);

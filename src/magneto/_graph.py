@@ -154,6 +154,7 @@ def build(
         node.meta["example_value"] = _fake(value, mode)
         static = original is not None or (module is not None and text.startswith(module))
         node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"} if static else {}
+        node.meta["grapharg"] = _graph_argument(source, inputs[position], node.meta["example_value"])
         node._dynamo_source = source
         if original is not None:
             originals[re.sub(r"[^a-zA-Z0-9]+", "_", text)] = original
@@ -191,6 +192,15 @@ def build(
     result.meta["dynamo_flat_name_to_original_fqn"] = originals
     result._param_name_to_source = sources  # type: ignore[assignment]
     return result, inputs
+
+
+def _graph_argument(source: Source, example: Any, fake: Any) -> Any:
+    """What TorchDynamo notes about an input."""
+    from torch._dynamo.variables.builder import GraphArg  # FakeTensorMode has imported it long since
+
+    if example is None:  # the tensor that the capture saw is gone
+        return GraphArg(source, fake, False, None, example_strong_ref=fake)
+    return GraphArg(source, example, False, fake)
 
 
 def _erase_empty_switches(graph: fx.Graph) -> None:
@@ -246,21 +256,13 @@ def _module_source(function: Any) -> str | None:
 
 
 def _named(text: str, root: Any, function: Any) -> str:
-    """The text of a source with the names that TorchDynamo uses for closures and other modules' globals."""
+    """The text of a source with the names that TorchDynamo uses for closures."""
     while not isinstance(function, types.FunctionType) and hasattr(function, "__func__"):
         function = function.__func__
     if isinstance(root, types.CellType):
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             if cell is root:
                 return re.sub(r"^<cell>\.cell_contents", f"L[{name!r}]", text)
-    elif (
-        isinstance(root, dict)
-        and isinstance(function, types.FunctionType)
-        and root is not function.__globals__
-    ):
-        name = root.get("__name__")
-        if isinstance(name, str):
-            return re.sub(r"^G\['(\w+)'\]", lambda match: f"G[{name!r}].{match[1]}", text)
     return text
 
 

@@ -544,3 +544,42 @@ def test_graph_module_computes_what_eager_does():
     module, inputs = graphs[0]
     for ours, eager in zip(module(*inputs), operators(x, y)):
         assert torch.equal(ours, eager)
+
+
+def test_graph_arguments_of_inputs():
+    seen = []
+
+    def backend(module, inputs):  # TorchDynamo takes them away when the backend is done
+        inputs = [node.meta["grapharg"] for node in module.graph.nodes if node.op == "placeholder"]
+        seen.append([(item.source.name, item.is_tensor, item.pass_arg_as_tensor) for item in inputs])
+        assert all(item.fake_tensor.shape == item.example.shape for item in inputs)
+        return module.forward
+
+    for compiler in (magneto.compile, torch.compile):
+        compiler(add, backend=backend, fullgraph=True)(torch.ones(2, 4), torch.rand(2, 4))
+    assert seen[0] == seen[1]
+
+
+def _hold(weight):
+    def inner(x):
+        return x + weight
+
+    return inner
+
+
+HOLDER = _hold(torch.ones(4))
+
+
+def test_texts_of_guards_say_how_an_object_is_reached():
+    def program(x):
+        return F.relu(HOLDER(x)) * other.weight
+
+    backend, graphs = recorder()
+    compiled = magneto.compile(program, backend=backend)
+    compiled(torch.ones(2, 4))
+    names = [node.name for node in graphs[0][0].graph.nodes if node.op == "placeholder"]
+    assert names == ["l_x_", "g_holder_closure_0_cell_contents", "g_other_weight"]
+    texts = [str(text) for text in magneto.cache_entries(compiled)[0].guards]
+    assert "G['F'].relu is the same function" in texts
+    assert any(text.startswith("G['other'].weight: tensor") for text in texts)
+    assert any(text.startswith("G['HOLDER'].__closure__[0].cell_contents: tensor") for text in texts)
