@@ -466,7 +466,11 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     PyObject *result = subject->frame != NULL
                            ? mg_trace_frame(capture, subject->frame, subject->next, subject->sp)
                            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
-    int can_break = capture->can_break && capture->reason != MG_REASON_EXCEPTION;
+    int raised = capture->reason == MG_REASON_EXCEPTION && stop == 0;
+    int can_break = capture->can_break && !raised;
+    if (raised && capture->can_break && capture->interrupt == NULL && capture->node_count > 0) {
+        try->stop = capture->raised; /* again, up to there: what comes before is captured */
+    }
     int strict =
         capture->reason == MG_REASON_FORBIDDEN || (result == NULL && can_break && mg_control_error_on_break(capture));
     can_break = can_break && !strict;

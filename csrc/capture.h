@@ -151,6 +151,7 @@ struct MgCapture {
     MgReason stop_reason;
     long stopped;          /* the instruction of the root that could not be captured; 0 if it is another frame's */
     MgPaths changing;      /* sources whose values differ from call to call */
+    long raised;           /* the instruction that raised the last exception, in whichever frame */
     long restart;          /* the capture must be made again, up to this instruction; 0 if not */
     long mark_step, mark;  /* the last instruction that was started, and mg_exit_mark before it */
     MgSnapshot *snapshots; /* owned, innermost first */

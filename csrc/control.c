@@ -27,8 +27,8 @@ static struct {
 
 static const char *const mark_names[] = {
     [MG_MARK_NONE] = "inline",      [MG_MARK_DISABLED] = "disabled", [MG_MARK_SKIPPED] = "skip",
-    [MG_MARK_FORBIDDEN] = "forbid", [MG_MARK_CONSTANT] = "constant", [MG_MARK_BOOKS] = "books",
-    [MG_MARK_RECORDED] = "record",  [MG_MARK_REPLACED] = "replace",
+    [MG_MARK_FORBIDDEN] = "forbid", [MG_MARK_CONSTANT] = "constant", [MG_MARK_RECORDED] = "record",
+    [MG_MARK_REPLACED] = "replace",
 };
 
 /* ---- tables ---- */

@@ -11,7 +11,6 @@ typedef enum {
     MG_MARK_SKIPPED,   /* a break: it belongs to a module whose functions are called whole */
     MG_MARK_FORBIDDEN, /* an error: it makes no sense in captured code */
     MG_MARK_CONSTANT,  /* called during the capture; its result is taken for granted */
-    MG_MARK_BOOKS,     /* the same for TorchDynamo's own books, but a break if it is given a tensor */
     MG_MARK_RECORDED,  /* one node of the graph */
     MG_MARK_REPLACED,  /* another function is called in its place */
 } MgMark;

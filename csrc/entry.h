@@ -53,9 +53,7 @@ PyObject *mg_entry_describe(MgEntry *entry);
 /* Gives the graph to the interpreter of graphs in this file. */
 int mg_entry_prepare(MgEntry *entry);
 
-/* Lets go of the tensors that the capture saw; describe() gives None for them from then on. */
-void mg_entry_forget_inputs(MgEntry *entry);
-
+void mg_entry_forget_inputs(MgEntry *entry); /* lets go of the tensors that the capture saw */
 /* The backend's own guard on the inputs: 1, 0 or -1. */
 int mg_entry_check(const MgEntry *entry, const MgRegisters *registers);
 

@@ -1750,6 +1750,9 @@ error:
         goto error_traced;
     }
     if (MG_LIKELY(capture == NULL || capture->reason == MG_REASON_NONE)) {
+        if (capture != NULL && tstate->curexc_traceback == NULL) { /* no frame has seen it yet */
+            capture->raised = break_step;
+        }
         mg_traceback_here(tstate, frame);
     }
     else {

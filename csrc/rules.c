@@ -1311,11 +1311,6 @@ call_marked(MgCapture *capture, int mark, PyObject *other, PyObject *callable, P
             return NULL;
         case MG_MARK_CONSTANT:
             return call_constant(capture, callable, args, count, kwnames);
-        case MG_MARK_BOOKS:
-            if (!any_twin(args, count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)))) {
-                return call_special(capture, RULE_CONSTANT, callable, args, count, kwnames);
-            }
-            break;
         case MG_MARK_RECORDED:
             return call_special(capture, RULE_RECORD, callable, args, count, kwnames);
         case MG_MARK_REPLACED: {

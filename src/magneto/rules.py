@@ -269,7 +269,7 @@ _INLINED_MODULES = frozenset(_words(
 
 
 def judge(name: str) -> str:
-    """What becomes of calls of functions that a module of this name has: "inline", "skip", or "books"."""
+    """What becomes of calls of functions that a module of this name has: "inline" or "skip"."""
     parts = name.split(".")
     prefixes = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
     for prefix in prefixes:  # the longest first
@@ -279,7 +279,7 @@ def judge(name: str) -> str:
             return "skip"
         if prefix == "torch._dynamo":
             _name_dynamo()
-            return "books" if name == "torch._dynamo.mutation_guard" else "skip"  # it numbers modules
+            return "inline" if name == "torch._dynamo.mutation_guard" else "skip"  # it wraps Module.__init__
     return "inline"
 
 
@@ -305,6 +305,9 @@ def _name_dynamo() -> None:
         ):
             found[cls] = "inline"
             found.update(dict.fromkeys(filter(inspect.isfunction, vars(cls).values()), "inline"))
+    guard = sys.modules.get("torch._dynamo.mutation_guard")
+    if guard is not None:  # numbers modules, for TorchDynamo alone
+        found[guard.GenerationTracker.tag.__func__] = "constant"
     if utils is not None:
         found[utils._get_error_on_graph_break] = found[utils._set_error_on_graph_break] = "inline"
     if eval_frame is not None:
