@@ -241,6 +241,12 @@ mark_of_attributes(PyObject *function, PyObject *dict, PyObject **other)
     if (has_attribute(dict, MG_STRING("_dynamo_marked_constant"), NULL)) {
         return MG_MARK_CONSTANT;
     }
+    PyObject *rule, *name, *id;
+    if (has_attribute(dict, MG_STRING("_magneto_rule"), &rule) && PyArg_ParseTuple(rule, "UO", &name, &id) &&
+        PyLong_Check(id) && PyLong_AsVoidPtr(id) == (void *)function) {
+        return PyUnicode_CompareWithASCIIString(name, "record") == 0 ? MG_MARK_RECORDED : MG_MARK_SKIPPED;
+    }
+    PyErr_Clear();
     if (has_attribute(dict, MG_STRING("__torch_dynamo_polyfill__"), other)) {
         return MG_MARK_REPLACED;
     }

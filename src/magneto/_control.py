@@ -208,6 +208,9 @@ def _shape(signature: inspect.Signature) -> tuple[tuple[str, ...], frozenset[str
 def _rule(function: Any, rule: str) -> Any:
     if not callable(function):
         raise TypeError(f"not a callable: {function!r}")
+    if inspect.isfunction(function):
+        function._magneto_rule = (rule, id(function))  # type: ignore[attr-defined]
+        return function
     from magneto import _runtime
 
     _core.configure({"calls": {function: rule}}, _runtime.Twin, _runtime.propagate)

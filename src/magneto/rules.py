@@ -249,7 +249,7 @@ _BREAKING_OF_INSPECT = _words(
 _SKIPPED_MODULES = frozenset(_words(
     "logging warnings traceback pdb bdb cmd code codeop importlib _frozen_importlib _frozen_importlib_external "
     "threading _threading_local queue subprocess tempfile shutil socket socketserver selectors ssl asyncio "
-    "concurrent multiprocessing signal io _io _pyio os genericpath glob fnmatch pathlib pickle json csv random re "
+    "concurrent multiprocessing signal io _io _pyio os glob pathlib pickle json csv random re "
     "linecache tokenize argparse timeit cProfile profile pstats unittest doctest platform getpass locale textwrap "
     "pprint http urllib email xml html zipfile tarfile gzip bz2 lzma sqlite3 ctypes secrets uuid configparser "
     "optparse smtplib ftplib zoneinfo sched tracemalloc numpy pandas scipy sklearn networkx hypothesis onnx "
@@ -515,6 +515,7 @@ def tables() -> dict[str, Any]:
     calls[object.__delattr__] = "object_delattr"
     calls[operator.length_hint] = "native"
     calls[sys.exc_info] = calls[sys.exception] = "exc_info"
+    calls[os.fspath] = "native"
     calls[types.FunctionType.__get__] = "native"
     calls[copyreg._slotnames] = "constant"  # type: ignore[attr-defined]
     calls[inspect.signature] = "constant"
