@@ -1016,6 +1016,13 @@ PyObject *
 mg_record_compare(MgCapture *capture, int operation, PyObject *left, PyObject *right)
 {
     static const char *const names[6] = {"lt", "le", "eq", "ne", "gt", "ge"};
+    static const int reflected[6] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+    if (!mg_is_twin(left)) { /* a number does not know tensors: the tensor is asked, as TorchDynamo records it */
+        PyObject *number = left;
+        left = right;
+        right = number;
+        operation = reflected[operation];
+    }
     PyObject *args[2] = {left, right};
     return record_operator(capture, names[operation], args, 2);
 }

@@ -11,6 +11,8 @@ import copyreg
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
 
 def give_up(what: str) -> None:
     """Stop the capture."""
@@ -92,3 +94,19 @@ def getstate(obj: Any, /) -> Any:
         if value is not _MISSING:
             slots[name] = value
     return (state, slots) if slots else state
+
+
+class Unrecorded(torch.profiler.record_function):
+    """`torch.profiler.record_function` made by captured code: the profiler sees the graph, and not what was in it."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self.args = args
+        self.run_callbacks_on_exit = True
+        self.record = None
+
+    def __enter__(self) -> Unrecorded:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass

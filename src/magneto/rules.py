@@ -327,6 +327,7 @@ _POLYFILLS: dict[Any, Callable[..., Any]] = {
     functools.reduce: _polyfills.reduce,
     object.__reduce_ex__: _polyfills.reduce_ex,
     object.__getstate__: _polyfills.getstate,
+    torch.profiler.record_function: _polyfills.Unrecorded,
 }
 
 

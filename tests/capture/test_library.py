@@ -615,6 +615,21 @@ def f(x):
 f(X)
 t = Tp(3, 5)
 f(X)
+### record_function
+def f(x):
+    with torch.profiler.record_function("q"):
+        y = x + 1
+    with torch.autograd.profiler.record_function("z", "more"):
+        y = y * 2
+    return y
+---
+f(X)
+f(Y)
+### reflected comparisons
+def f(x): return 1 < x, 2 <= x, 0 == x, 1 != x, 3 > x, 2.0 >= x, True == x
+---
+f(X)
+f(Y)
 ### write to a view of a leaf without grad mode
 W = T(3).requires_grad_(True)
 def f(x):
