@@ -477,11 +477,76 @@ keep_constant(MgCapture *capture, PyObject *result)
     return view;
 }
 
+/* 1 in Tensor.__hash__, which C code calls: sets and dicts of tensors are built anew after a break. */
+static int
+hashes_tensor(PyObject *value)
+{
+    static PyObject *code; /* strong */
+    if (!mg_is_twin(value)) {
+        return 0;
+    }
+    if (code == NULL) {
+        PyObject *function = PyObject_GetAttrString((PyObject *)mg_torch.tensor, "__hash__");
+        code = function != NULL && PyFunction_Check(function) ? Py_NewRef(PyFunction_GET_CODE(function)) : NULL;
+        Py_XDECREF(function);
+        PyErr_Clear();
+    }
+    return code != NULL && (PyObject *)PyThreadState_Get()->cframe->current_frame->f_code == code;
+}
+
+static PyObject *
+unknown_call(MgCapture *capture, PyObject *callable)
+{
+    if (!PyCallable_Check(callable)) {
+        return PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", Py_TYPE(callable)->tp_name);
+    }
+    capture->suspended++; /* a repr may be Python code */
+    PyObject *text = mg_control_text(callable);
+    capture->suspended--;
+    capture->clean = capture->pure;
+    mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, text == NULL ? NULL : "%U", text);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+/* Ends the capture at a call that is not to be captured. NULL; or None if the call is to be left out. */
+static PyObject *
+refuse_call(MgCapture *capture, MgReason reason, PyObject *callable, PyObject *const *args, Py_ssize_t count)
+{
+    int ignored = mg_control_ignores(callable, args, count);
+    if (ignored != 0) {
+        return ignored < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    capture->suspended++; /* a repr may be Python code */
+    PyObject *text = mg_control_text(callable);
+    capture->suspended--;
+    capture->clean = capture->pure;
+    mg_capture_abort(capture, reason, text == NULL ? NULL : "%U", text);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+/* graph_break(msg): the message goes with the reason. NULL. */
+static PyObject *
+break_for_user(MgCapture *capture, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    int given = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)) > 0 && PyUnicode_Check(args[0]) &&
+                PyUnicode_GET_LENGTH(args[0]) > 0;
+    capture->clean = capture->pure;
+    mg_capture_abort(capture, MG_REASON_USER_BREAK, given ? "%U" : NULL, args == NULL ? NULL : args[0]);
+    return NULL;
+}
+
 /* Runs a harmless C function on what captured code sees. */
 static PyObject *
 call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
     capture->pure = 0;
+    if (capture->can_break && count == 1 && PyCFunction_Check(callable) && shows_address(callable) &&
+        strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, "hash") == 0 && mg_is_twin(args[0]) &&
+        mg_world_record(capture, args[0]) == NULL) {
+        return unknown_call(capture, callable); /* behind a break it would be another number */
+    }
     Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     PyObject *small[8];
     PyObject **exposed = total <= 8 ? small : PyMem_Calloc((size_t)total, sizeof(PyObject *));
@@ -526,49 +591,6 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
         PyMem_Free(exposed);
     }
     return result;
-}
-
-static PyObject *
-unknown_call(MgCapture *capture, PyObject *callable)
-{
-    if (!PyCallable_Check(callable)) {
-        return PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", Py_TYPE(callable)->tp_name);
-    }
-    capture->suspended++; /* a repr may be Python code */
-    PyObject *text = mg_control_text(callable);
-    capture->suspended--;
-    capture->clean = capture->pure;
-    mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, text == NULL ? NULL : "%U", text);
-    Py_XDECREF(text);
-    return NULL;
-}
-
-/* Ends the capture at a call that is not to be captured. NULL; or None if the call is to be left out. */
-static PyObject *
-refuse_call(MgCapture *capture, MgReason reason, PyObject *callable, PyObject *const *args, Py_ssize_t count)
-{
-    int ignored = mg_control_ignores(callable, args, count);
-    if (ignored != 0) {
-        return ignored < 0 ? NULL : Py_NewRef(Py_None);
-    }
-    capture->suspended++; /* a repr may be Python code */
-    PyObject *text = mg_control_text(callable);
-    capture->suspended--;
-    capture->clean = capture->pure;
-    mg_capture_abort(capture, reason, text == NULL ? NULL : "%U", text);
-    Py_XDECREF(text);
-    return NULL;
-}
-
-/* graph_break(msg): the message goes with the reason. NULL. */
-static PyObject *
-break_for_user(MgCapture *capture, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
-{
-    int given = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)) > 0 && PyUnicode_Check(args[0]) &&
-                PyUnicode_GET_LENGTH(args[0]) > 0;
-    capture->clean = capture->pure;
-    mg_capture_abort(capture, MG_REASON_USER_BREAK, given ? "%U" : NULL, args == NULL ? NULL : args[0]);
-    return NULL;
 }
 
 /* ---- functions that look into objects ---- */
@@ -1031,9 +1053,12 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             return mg_capture_handles(capture) < 0 ? NULL : call_native(capture, callable, args, count, kwnames);
         case RULE_NOTHING:
             Py_RETURN_NONE;
-        case RULE_ID:                 /* the same number within the capture, whatever it is: only good as a key */
-            if (capture->can_break) { /* behind a break it would be another */
-                return unknown_call(capture, callable);
+        case RULE_ID: /* the same number within the capture, whatever it is: only good as a key */
+            if (count == 1 && hashes_tensor(args[0])) {
+                return PyLong_FromVoidPtr(mg_world_identity(capture, args[0]));
+            }
+            if (capture->can_break && (count != 1 || mg_world_record(capture, args[0]) == NULL)) {
+                return unknown_call(capture, callable); /* behind a break it would be another */
             }
             if (count == 1 && mg_world_record(capture, args[0]) != NULL) {
                 MgRecord *record = mg_world_record(capture, args[0]);

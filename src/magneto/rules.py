@@ -17,6 +17,7 @@ import itertools
 import operator
 import os
 import re
+import struct
 import sys
 import sysconfig
 import types
@@ -419,8 +420,11 @@ def _set_autocast(state: Any) -> None:
 
 def _function_modes() -> Any:
     """The torch-function modes that are on, such as the one that sets the default device."""
-    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
-    return tuple(mode.device if type(mode) is DeviceContext else mode for mode in modes)
+    modes = list(map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack())))
+    for index, mode in enumerate(modes):
+        if type(mode) is DeviceContext:
+            modes[index] = mode.device
+    return tuple(modes)
 
 
 _READERS: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
@@ -515,6 +519,7 @@ def tables() -> dict[str, Any]:
     calls[object.__setattr__] = "object_setattr"
     calls[object.__delattr__] = "object_delattr"
     calls[operator.length_hint] = "native"
+    calls[struct.pack] = calls[struct.unpack] = calls[struct.calcsize] = "native"
     calls[sys.exc_info] = calls[sys.exception] = "exc_info"
     calls[os.fspath] = "native"
     calls[types.FunctionType.__get__] = "native"
