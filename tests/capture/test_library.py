@@ -562,18 +562,15 @@ f(X)
 def f(x): return x.to(torch.get_autocast_dtype("cpu"))
 ---
 f(X)
-torch.set_autocast_dtype("cpu", torch.float16)
-f(X)
-torch.set_autocast_dtype("cpu", torch.bfloat16)
+(torch.set_autocast_dtype("cpu", torch.float16), f(X), torch.set_autocast_dtype("cpu", torch.bfloat16))
 f(X)
 ### deterministic warn only
 def f(x): return x * (2 if torch.is_deterministic_algorithms_warn_only_enabled() else 3)
 ---
 f(X)
-torch.use_deterministic_algorithms(True, warn_only=True)
+(torch.use_deterministic_algorithms(True, warn_only=True), f(X), torch.use_deterministic_algorithms(False))
 f(X)
-torch.use_deterministic_algorithms(False)
-f(X)
+(torch.use_deterministic_algorithms(True), f(X), torch.use_deterministic_algorithms(False))
 ### autocast cache
 def f(x): return x * (2 if torch.is_autocast_cache_enabled() else 3)
 ---
