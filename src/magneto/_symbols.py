@@ -122,6 +122,8 @@ class Session:
         functions, methods = _consumers()
         if target is operator.setitem or target in (methods if kind == 2 else functions):
             ignored = self.shape_env.ignore_fresh_unbacked_symbols()
+        if getattr(target, "__name__", target) in ("squeeze", "squeeze_"):
+            _check_squeezed(values, *args, **kwargs)
         with ignored, enable_python_dispatcher():  # as TorchDynamo does: decompositions that know symbols
             result = _propagate.call(kind, target, args, kwargs, values, self.mode)
         bindings = compute_unbacked_bindings(self.shape_env, result)
@@ -247,6 +249,15 @@ class Session:
 
         module, _ = _graph.build(entry, self.mode)
         return module.forward
+
+
+def _check_squeezed(values: dict[int, Any], input: Any, dim: Any = None, **_: Any) -> None:
+    """How many dimensions a tensor has after squeeze() must not depend on data; torch takes symbols for more than 1."""
+    shape = values[input.index].shape
+    dims = range(len(shape)) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
+    for number in dims:
+        if isinstance(number, int) and -len(shape) <= number < len(shape) and type(shape[number]) is not int:
+            guard_scalar(shape[number] != 1)
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import magneto
 
@@ -323,6 +324,22 @@ f(C, C + 1)
 def f(x):
     y = x[x > 100]
     return y, y.sum(), y.size(0), x.nonzero().size(0) + y.numel()
+### squeezed
+def f(x):
+    i = x.nonzero()
+    return i.squeeze(1), i.squeeze(-1), torch.squeeze(i, dim=1), i.squeeze((1,)).dim()
+### more operations on results
+def f(x):
+    y = x[x > 0]
+    z = y[y > 1]
+    return z, y.size(0) - z.size(0), F.pad(y, (1, 1)), F.pad(x, (0, y.size(0))), torch.meshgrid(y, y, indexing="ij"), torch.outer(y, x), y @ y, y.flip(0), y.cumsum(0), torch.zeros(5).scatter_(0, y.long(), y)
+### random results
+def f(x):
+    return torch.randn(x.nonzero().size(0)), torch.rand_like(x[x > 0]), F.dropout(x[x > 0], 0.5)
+### loss on a result
+def f(x):
+    l = torch.stack([x, x + 1], 1)[x > 0]
+    return F.cross_entropy(l, torch.zeros(l.size(0), dtype=torch.long)), F.mse_loss(l, l * 2, reduction="none")
 ### complex and half
 def f(x):
     return (x * 1j)[x > 0], x.half()[x > 0], x.half().sum().item(), x.bfloat16().max().item()
@@ -436,6 +453,9 @@ def f(x):
 ### branch on a tensor
 def f(x):
     return x + 1 if x.sum() > 2 else x
+### squeeze of a size that may be one
+def f(x):
+    return x[x > 0].squeeze().dim()
 ### symbols that are not in the result
 def f(x):
     return torch.combinations(x, 2)
@@ -451,6 +471,15 @@ def f(x):
     torch._check(n < 10, lambda: f"{n} is too big")
     return torch.zeros(n)
 """)
+
+
+@pytest.fixture(autouse=True)
+def _no_caches_of_torch() -> Any:
+    """Torch remembers the last calls of a ShapeEnv's methods, and with them the ShapeEnv."""
+    yield
+    for method in vars(ShapeEnv).values():
+        if hasattr(method, "cache_clear"):
+            method.cache_clear()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
