@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -475,11 +476,16 @@ def f(x):
 
 @pytest.fixture(autouse=True)
 def _no_caches_of_torch() -> Any:
-    """Torch remembers the last calls of a ShapeEnv's methods, and with them the ShapeEnv."""
+    """Torch remembers the last calls of a ShapeEnv's methods, and with them the ShapeEnv; the text of each graph; and
+    lines that its errors have shown."""
     yield
-    for method in vars(ShapeEnv).values():
+    methods = list(vars(ShapeEnv).values())
+    if "torch._inductor.codecache" in sys.modules:
+        methods.append(sys.modules["torch._inductor.codecache"].PyCodeCache.stack_frames_for_code)
+    for method in methods:
         if hasattr(method, "cache_clear"):
             method.cache_clear()
+    torch.fx.graph_module._loader.eval_cache.clear()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
