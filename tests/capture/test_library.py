@@ -725,6 +725,14 @@ def test_program(name: str) -> None:
     harness.check(program, *steps)
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_changes_after_many_calls(name: str) -> None:
+    program, steps = PROGRAMS[name]
+    harness.check(
+        program, *(f"[{step} for _ in range(6)][-1]" if step[:2] == "f(" else step for step in steps)
+    )
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_write_that_autograd_refuses(name: str) -> None:
     program, steps = REFUSED[name]

@@ -415,6 +415,14 @@ def test_program(name: str) -> None:
     harness.check(program, *steps)
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_changes_after_many_calls(name: str) -> None:
+    program, steps = PROGRAMS[name]
+    harness.check(
+        program, *(f"[{step} for _ in range(6)][-1]" if step[:2] == "f(" else step for step in steps)
+    )
+
+
 def test_lazy_module_is_captured_once_it_has_parameters() -> None:
     program = """
 m = nn.Sequential(nn.LazyLinear(4), nn.ReLU())
