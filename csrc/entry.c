@@ -11,6 +11,7 @@
 #include "record.h"
 #include "rules.h"
 #include "shadow.h"
+#include "structure.h"
 #include "world.h"
 
 #include <structmember.h>
@@ -923,59 +924,12 @@ done:
 
 /* An argument with values in place of references. New. */
 static PyObject *
-resolve(PyObject *value, PyObject **values)
+resolve(void *values, PyObject *value)
 {
     if (Py_IS_TYPE(value, &MgRef_Type)) {
-        return Py_NewRef(values[((MgRef *)value)->index]);
+        return Py_NewRef(((PyObject **)values)[((MgRef *)value)->index]);
     }
-    if (PyList_Check(value) || PyTuple_Check(value)) {
-        int is_list = PyList_Check(value);
-        Py_ssize_t size = Py_SIZE(value);
-        PyObject *result = is_list ? PyList_New(size) : PyTuple_New(size);
-        for (Py_ssize_t i = 0; result != NULL && i < size; i++) {
-            PyObject *item = resolve(is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), values);
-            if (item == NULL) {
-                Py_CLEAR(result);
-                break;
-            }
-            if (is_list) {
-                PyList_SET_ITEM(result, i, item);
-            }
-            else {
-                PyTuple_SET_ITEM(result, i, item);
-            }
-        }
-        if (result != NULL && !is_list && Py_TYPE(value) != &PyTuple_Type) {
-            PyObject *made = PyObject_CallMethod((PyObject *)Py_TYPE(value), "_make", "O", result);
-            Py_DECREF(result);
-            return made;
-        }
-        return result;
-    }
-    if (PySlice_Check(value)) {
-        PySliceObject *slice = (PySliceObject *)value;
-        PyObject *start = resolve(slice->start, values), *stop = resolve(slice->stop, values),
-                 *step = resolve(slice->step, values);
-        PyObject *result = start == NULL || stop == NULL || step == NULL ? NULL : PySlice_New(start, stop, step);
-        Py_XDECREF(start);
-        Py_XDECREF(stop);
-        Py_XDECREF(step);
-        return result;
-    }
-    if (PyDict_Check(value)) {
-        PyObject *result = PyDict_New();
-        Py_ssize_t position = 0;
-        PyObject *key, *item;
-        while (result != NULL && PyDict_Next(value, &position, &key, &item)) {
-            PyObject *resolved = resolve(item, values);
-            if (resolved == NULL || PyDict_SetItem(result, key, resolved) < 0) {
-                Py_CLEAR(result);
-            }
-            Py_XDECREF(resolved);
-        }
-        return result;
-    }
-    return Py_NewRef(value);
+    return mg_structure_is(value) ? mg_structure_map(value, resolve, values) : Py_NewRef(value);
 }
 
 /* Executes one operation. New. */
@@ -1000,7 +954,7 @@ execute(const MgNode *node, const MgOperation *operation, PyObject **values)
                 args[ready + 1] = Py_NewRef(values[((MgRef *)value)->index]);
                 break;
             default:
-                args[ready + 1] = resolve(value, values);
+                args[ready + 1] = resolve(values, value);
                 break;
         }
         if (args[ready + 1] == NULL) {

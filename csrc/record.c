@@ -9,6 +9,7 @@
 
 #include "alias.h"
 #include "rules.h"
+#include "structure.h"
 #include "shape.h"
 #include "symbol.h"
 #include "world.h"
@@ -275,71 +276,32 @@ map_size(Mapping *mapping, PyObject *value)
     return status < 0 ? NULL : new_ref(node);
 }
 
-/* A tuple or list with mapped items. */
 static PyObject *
-map_sequence(Mapping *mapping, PyObject *value)
+map_part(void *mapping, PyObject *value)
 {
-    int is_list = PyList_Check(value);
-    Py_ssize_t size = Py_SIZE(value);
-    if (key_add_size(mapping, is_list ? (PyObject *)&PyList_Type : (PyObject *)&PyTuple_Type, size) < 0) {
-        return NULL;
-    }
-    PyObject *result = is_list ? PyList_New(size) : PyTuple_New(size);
-    for (Py_ssize_t i = 0; result != NULL && i < size; i++) {
-        PyObject *item = map_argument(mapping, is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i));
-        if (item == NULL) {
-            Py_CLEAR(result);
-            break;
-        }
-        if (is_list) {
-            PyList_SET_ITEM(result, i, item);
-        }
-        else {
-            PyTuple_SET_ITEM(result, i, item);
-        }
-    }
-    if (result != NULL && !is_list && Py_TYPE(value) != &PyTuple_Type && Py_TYPE(value) != mg_torch.size) {
-        PyObject *made = PyObject_CallMethod((PyObject *)Py_TYPE(value), "_make", "O", result); /* a named tuple */
-        Py_DECREF(result);
-        result = made;
-    }
-    return result;
+    return map_argument(mapping, value);
 }
 
+/* A container with mapped parts; what it is, its size and its keys are in the propagation key before them. */
 static PyObject *
-map_dict(Mapping *mapping, PyObject *value)
+map_structure(Mapping *mapping, PyObject *value)
 {
-    if (key_add_size(mapping, (PyObject *)&PyDict_Type, PyDict_GET_SIZE(value)) < 0) {
+    PyTypeObject *kind = PyList_Check(value)    ? &PyList_Type
+                         : PyTuple_Check(value) ? &PyTuple_Type
+                         : PyDict_Check(value)  ? &PyDict_Type
+                                                : &PySlice_Type;
+    Py_ssize_t size = kind == &PyDict_Type ? PyDict_GET_SIZE(value) : kind == &PySlice_Type ? 3 : Py_SIZE(value);
+    if (key_add_size(mapping, (PyObject *)kind, size) < 0) {
         return NULL;
     }
-    PyObject *result = PyDict_New();
     Py_ssize_t position = 0;
     PyObject *key, *item;
-    while (result != NULL && PyDict_Next(value, &position, &key, &item)) {
-        PyObject *mapped = key_add(mapping, key) < 0 ? NULL : map_argument(mapping, item);
-        if (mapped == NULL || PyDict_SetItem(result, key, mapped) < 0) {
-            Py_CLEAR(result);
+    while (kind == &PyDict_Type && PyDict_Next(value, &position, &key, &item)) {
+        if (key_add(mapping, key) < 0) {
+            return NULL;
         }
-        Py_XDECREF(mapped);
     }
-    return result;
-}
-
-static PyObject *
-map_slice(Mapping *mapping, PyObject *value)
-{
-    PySliceObject *slice = (PySliceObject *)value;
-    if (key_add(mapping, (PyObject *)&PySlice_Type) < 0) {
-        return NULL;
-    }
-    PyObject *start = map_argument(mapping, slice->start);
-    PyObject *stop = start == NULL ? NULL : map_argument(mapping, slice->stop);
-    PyObject *step = stop == NULL ? NULL : map_argument(mapping, slice->step);
-    PyObject *result = step == NULL ? NULL : PySlice_New(start, stop, step);
-    Py_XDECREF(start);
-    Py_XDECREF(stop);
-    Py_XDECREF(step);
-    return result;
+    return mg_structure_map(value, map_part, mapping);
 }
 
 /* One argument as the graph holds it, with its part of the propagation key. New. */
@@ -362,13 +324,11 @@ map_argument(Mapping *mapping, PyObject *value)
         return key_add(mapping, (PyObject *)type) < 0 || key_add(mapping, value) < 0 ? NULL : Py_NewRef(value);
     }
     if (type == &PySlice_Type) {
-        return map_slice(mapping, value);
+        return map_structure(mapping, value);
     }
     if (PyTuple_Check(value) || PyList_Check(value) || type == &PyDict_Type) {
         PyObject *exposed = mg_world_expose(mapping->capture, value);
-        PyObject *result = exposed == NULL         ? NULL
-                           : PyDict_Check(exposed) ? map_dict(mapping, exposed)
-                                                   : map_sequence(mapping, exposed);
+        PyObject *result = exposed == NULL ? NULL : map_structure(mapping, exposed);
         Py_XDECREF(exposed);
         return result;
     }
@@ -380,7 +340,7 @@ map_argument(Mapping *mapping, PyObject *value)
     }
     if (type == &PyRange_Type) {
         PyObject *list = PySequence_List(value);
-        PyObject *result = list == NULL ? NULL : map_sequence(mapping, list);
+        PyObject *result = list == NULL ? NULL : map_structure(mapping, list);
         Py_XDECREF(list);
         return result;
     }
