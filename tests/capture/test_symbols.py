@@ -771,3 +771,60 @@ def test_a_setting_allows_nothing_else() -> None:
     with magneto.config.patch(capture_scalar_outputs=True):
         compiled(torch.ones(2))
     assert reasons == ["DATA_DEPENDENT"]
+
+
+# ---- numbers across breaks ----
+
+
+class _Holder:
+    value: Any = None
+
+
+_holder = _Holder()
+
+
+def _printed(x: torch.Tensor) -> Any:
+    n, y = x.sum().item(), x[x > 0]
+    m = y.size(0)
+    parts = {"n": n, "m": [m, (m, n)]}
+    print("a break")
+    _holder.value = m
+    return x + n, y * 2, m + 1, parts, y.shape
+
+
+def _decided(x: torch.Tensor) -> Any:
+    n = x.long().sum().item()
+    return x + n if n > 2 else x - n
+
+
+def _repeated(x: torch.Tensor) -> Any:
+    y = x.nonzero()
+    return [y[i] + 1 for i in range(y.size(0))], y.shape
+
+
+def _below(n: float) -> float:
+    print("a break below")
+    return n + 1
+
+
+def _called(x: torch.Tensor) -> Any:
+    n = x.sum().item()
+    return x * _below(n), n
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [_printed, _decided, _repeated, _called])
+@pytest.mark.no_leak_hunt("backends keep what they have made")
+def test_numbers_live_on_after_a_break(
+    function: Callable[..., Any], backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with magneto.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        compiled = magneto.compile(function, backend=backend)
+        for data in ([1.0, 0.0, 2.0], [1.0, 1.0, 3.0], [0.0, 0.0, 0.0], [1.0, 0.0, 2.0]):
+            x = torch.tensor(data)
+            expected = repr(function(x)), _holder.value, capsys.readouterr().out
+            _holder.value = None
+            found = repr(compiled(x)), _holder.value, capsys.readouterr().out
+            assert found == (expected if function is _printed else (expected[0], None, expected[2]))
+            _holder.value = None
+    assert magneto.cache_entries(compiled)
