@@ -420,7 +420,7 @@ is_constant(PyObject *value)
            value == Py_NotImplemented || type == &PyRange_Type || PyType_Check(value) || PyModule_Check(value) ||
            type == mg_torch.dtype || type == mg_torch.device || type == mg_torch.layout ||
            type == mg_torch.memory_format || PyCode_Check(value) || mg_rules_is_constant_type(type) ||
-           type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
+           mg_rules_is_value_type(type) || type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
            (PyCFunction_Check(value) &&
             (PyCFunction_GET_SELF(value) == NULL || PyModule_Check(PyCFunction_GET_SELF(value)) ||
              PyType_Check(PyCFunction_GET_SELF(value))));
