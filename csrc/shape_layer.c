@@ -245,7 +245,9 @@ layer_norm(MgShapeCall *call)
     int count, flag;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_ints(call->args[1], size, &count));
-    MG_NEED(is_float(self) && count > 0 && count <= self->dim && mg_layout_is_plain(self));
+    MG_NEED(is_float(self) && count > 0 && count <= self->dim);
+    MG_NEED(mg_layout_is_plain(self) ||
+            (!mg_layout_is_contiguous(self) && (!call->rule->data || mg_layout_is_dense(self))));
     for (int i = 0; i < count; i++) {
         MG_NEED(size[i] == self->size[self->dim - count + i]);
     }
@@ -443,8 +445,11 @@ convolve(MgShapeCall *call)
     int batched = self->dim == spatial + 2;
     MG_NEED((batched || self->dim == spatial + 1) && weight->dim == spatial + 2 && is_float(self) &&
             self->dtype == weight->dtype && groups > 0 && mg_layout_elements(self) > 0 &&
-            mg_layout_elements(weight) > 0 && mg_layout_is_plain(self) && mg_layout_is_plain(weight));
-    MG_NEED(!mg_layout_suggests_channels_last(self) && !mg_layout_suggests_channels_last(weight));
+            mg_layout_elements(weight) > 0 && mg_layout_is_plain(weight));
+    int channels_last = spatial == 2 && batched && !transposed && mg_layout_is_channels_last(self) &&
+                        !mg_layout_is_contiguous(self) && mg_layout_suggests_channels_last(self);
+    MG_NEED(channels_last || (mg_layout_is_plain(self) && !mg_layout_suggests_channels_last(self)));
+    MG_NEED(!mg_layout_suggests_channels_last(weight));
     int64_t channels = self->size[batched];
     int64_t made = transposed ? weight->size[1] * groups : weight->size[0];
     MG_NEED(weight->size[0] % groups == 0 && channels == (transposed ? weight->size[0] : weight->size[1] * groups));
@@ -469,7 +474,7 @@ convolve(MgShapeCall *call)
         MG_NEED(length > 0);
         out.size[batched + 1 + i] = length;
     }
-    mg_layout_contiguous(&out);
+    channels_last ? mg_layout_channels_last(&out) : mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
 
@@ -702,7 +707,7 @@ const MgShapeRule mg_shape_layers[] = {
     {"addmm+", "input mat1 mat2 beta alpha", add_product, 22},
     {"baddbmm+", "input batch1 batch2 beta alpha", add_product, 33},
     {"addmv+", "input mat vec beta alpha", add_product, 21},
-    {"t._transformer_encoder_layer_fwd", "src 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17", encoder_layer, 0},
+    {"t._transformer_encoder_layer_fwd", "src 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19", encoder_layer, 0},
     {"outer", "input vec2", outer, 0},
     {"f.einsum t.einsum", "equation 1 2", einsum, 0},
     {"F.embedding", "input weight padding_idx max_norm norm_type scale_grad_by_freq sparse", embedding, 0},

@@ -360,12 +360,18 @@ make_tensor(MgShapeCall *call)
     int flag;
     PyObject *value = call->args[0];
     MG_NEED(value != NULL);
-    while (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
-        MG_NEED(out.dim < MG_SHAPE_DIMS && Py_SIZE(value) > 0);
+    while ((PyList_CheckExact(value) || PyTuple_CheckExact(value)) && Py_SIZE(value) > 0) {
+        MG_NEED(out.dim < MG_SHAPE_DIMS);
         out.size[out.dim++] = Py_SIZE(value);
         value = PyList_Check(value) ? PyList_GET_ITEM(value, 0) : PyTuple_GET_ITEM(value, 0);
     }
-    MG_TRY(read_nested(call->args[0], &out, 0, &kind));
+    if (PyList_CheckExact(call->args[0]) && PyList_GET_SIZE(call->args[0]) == 0) {
+        kind = MG_F64;
+        out.dim = 1;
+    }
+    else {
+        MG_TRY(read_nested(call->args[0], &out, 0, &kind));
+    }
     MG_TRY(mg_shape_dtype(call->args[1], dtype_of_number(call, (MgNumber){kind, 0}), &out.dtype));
     MG_NEED(mg_shape_is_cpu(call->args[2]) && mg_dtype_class(kind) <= mg_dtype_class(out.dtype));
     for (int i = 3; i < 5; i++) {

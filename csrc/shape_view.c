@@ -31,10 +31,15 @@ static int
 give_reshaped(MgShapeCall *call, MgShape *self, MgShape *out, int copy)
 {
     out->dtype = self->dtype;
-    for (int i = 0; i < self->dim; i++) { /* of strides that have no meaning FakeTensorMode makes its own */
-        int64_t natural = i == self->dim - 1 ? 1 : self->size[i + 1] * self->stride[i + 1];
-        MG_NEED(self->size[i] != 1 || self->stride[i] == natural);
+    int ones = 0, odd = 0; /* strides that have no meaning: FakeTensorMode makes its own of them */
+    for (int i = 0; i < out->dim; i++) {
+        ones = ones || out->size[i] == 1;
     }
+    for (int i = 0; i < self->dim; i++) {
+        int64_t natural = i == self->dim - 1 ? 1 : self->size[i + 1] * self->stride[i + 1];
+        odd = odd || (self->size[i] == 1 && self->stride[i] != natural);
+    }
+    MG_NEED(!odd || !ones);
     if (mg_layout_view(self, out)) {
         return mg_shape_give_view(call, out, self);
     }
@@ -496,24 +501,29 @@ read_tensors(MgShapeCall *call, PyObject *list, MgShape **tensors, int *count)
     return MG_OK;
 }
 
+/* cat(tensors, dim); as torch always did, tensors of size (0,) go with any others */
 static int
 concatenate(MgShapeCall *call)
 {
     MgShape *tensors[MG_SHAPE_INPUTS];
-    int count, dim = 0, channels_last = 1;
+    int count, dim = 0, channels_last = 1, example = 0;
     MG_TRY(read_tensors(call, call->args[0], tensors, &count));
-    MgShape out = *tensors[0];
+    while (example < count - 1 && tensors[example]->dim == 1 && tensors[example]->size[0] == 0) {
+        example++;
+    }
+    MgShape out = *tensors[example];
     if (call->args[1] != NULL) {
         MG_TRY(mg_shape_dim(call->args[1], out.dim, &dim));
     }
-    MG_NEED(out.dim > 0);
+    MG_NEED(out.dim > 0 && (out.dim > 1 || out.size[0] > 0));
     out.size[dim] = 0;
     for (int i = 0; i < count; i++) {
-        MG_NEED(tensors[i]->dim == out.dim && (out.dim > 1 || tensors[i]->size[0] > 0));
-        for (int k = 0; k < out.dim; k++) {
+        int empty = tensors[i]->dim == 1 && tensors[i]->size[0] == 0;
+        MG_NEED(tensors[i]->dim == out.dim || empty);
+        for (int k = 0; k < out.dim && !empty; k++) {
             MG_NEED(k == dim || tensors[i]->size[k] == out.size[k]);
         }
-        out.size[dim] += tensors[i]->size[dim];
+        out.size[dim] += empty ? 0 : tensors[i]->size[dim];
         channels_last = channels_last && mg_layout_suggests_channels_last(tensors[i]);
     }
     out.dtype = mg_dtype_common(tensors, count, NULL, 0, call->standard);
@@ -690,7 +700,7 @@ pad(MgShapeCall *call)
         MG_NEED(out.size[dim] >= 0 && (out.size[dim] > 0 || self->size[dim] == 0));
         MG_NEED(before >= -self->size[dim] && after >= -self->size[dim]);
     }
-    MG_NEED(any);
+    MG_NEED(any || (constant && mg_layout_is_plain(self)));
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }

@@ -266,6 +266,11 @@ def _calls() -> list[tuple[str, tuple[int, Any], tuple[Any, ...], dict[str, Any]
         function(torch.var_mean, tensor, -1)
         function(torch.max, tensor, one)
         function(torch.cat, [tensor, one], 0)
+        function(torch.cat, [torch.empty(0), tensor], -1)
+        function(torch.cat, (tensor, torch.empty(0, dtype=torch.int64)), 0)
+        function(torch.diff, tensor, dim=-1, prepend=tensor[..., :1] if tensor.dim() else tensor)
+        function(torch.diff, tensor)
+        method("cumsum", tensor, 0, dtype=torch.int32)
     for args in ((2, 3), ((2, 3),), ([2, 3],), (), (0,), (2, -1), (torch.Size([2]),)):
         for make in (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn):
             function(make, *args)
