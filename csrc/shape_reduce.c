@@ -233,7 +233,8 @@ scan(MgShapeCall *call)
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     MgShape out = *self;
     MG_TRY(mg_shape_dtype(call->args[2], reduced_dtype(TO_LONG, self->dtype), &out.dtype));
-    MG_NEED(out.dtype != MG_BOOL && mg_layout_is_contiguous(self) && mg_dtype_class(self->dtype) < 3);
+    MG_NEED(out.dtype != MG_BOOL && mg_layout_is_contiguous(self) && mg_dtype_class(self->dtype) < 3 &&
+            (!call->needs_grad || mg_dtype_class(out.dtype) == 2));
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
