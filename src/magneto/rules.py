@@ -563,7 +563,7 @@ def tables() -> dict[str, Any]:
         "value_types": numpy_types,
         "kept_types": {re.Pattern, re.Match},
         "tensor_types": {torch.nn.Buffer},
-        "graph_types": {torch.Generator, range},
+        "graph_types": {range},
         "record_types": {torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.FloatTensor)},
         "record_owners": {
             type(torch._C._VariableFunctions), torch._C._VariableFunctions,

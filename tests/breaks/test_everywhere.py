@@ -1,35 +1,114 @@
-"""Programs of the language with a break before their k-th instruction, and then before every k-th that follows."""
+"""The programs of tests/capture with a break before their k-th instruction, and then before every k-th that follows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from capture import harness
-from capture.test_language import PROGRAMS
+import torch
+from capture import (
+    harness,
+    test_effects,
+    test_guards,
+    test_identity,
+    test_language,
+    test_library,
+    test_module_programs,
+    test_recording,
+    test_symbols,
+)
 
+import magneto
 from magneto import _core
+
+PROGRAMS = {
+    f"{group}: {name}": (prelude + text, steps)
+    for group, programs, prelude in (
+        ("language", test_language.PROGRAMS, ""),
+        ("effects", test_effects.PROGRAMS, ""),
+        ("identity", test_identity.PROGRAMS, ""),
+        ("guards", test_guards.PROGRAMS, ""),
+        ("library", test_library.PROGRAMS, ""),
+        ("modules", test_module_programs.PROGRAMS, ""),
+        ("symbols", test_symbols.PROGRAMS, test_symbols.DATA),
+    )
+    for name, (text, steps) in programs.items()
+}
 
 # The first instructions, where frames are small, and a few further in, in callees, loops and handlers.
 STEPS = (1, 5, 16, 37)
 
+# `make stress` takes all up to a number.
+ALL = int(os.environ.get("MAGNETO_BREAK_STEPS", "0"))
 
-def compiled(function: object) -> _core.Compiled:
+
+def picks(names: Any, every: int) -> list[tuple[str, int]]:
+    """Which programs are run with which k: for each program every so many of STEPS, others for the next one."""
+    if ALL:
+        return [(name, step) for name in names for step in range(1, ALL + 1)]
+    return [
+        (name, step)
+        for number, name in enumerate(names)
+        for index, step in enumerate(STEPS)
+        if (number + index) % every == 0
+    ]
+
+
+@pytest.fixture(autouse=True)
+def no_break_afterwards() -> Iterator[None]:
+    yield
+    _core.inject_fault(0)
+
+
+def core(function: Any) -> _core.Compiled:
     made = _core.Compiled(function, None, lambda *_: None, None, 64)
     made.breaks = True
     return made
 
 
-@pytest.fixture
-def break_at(request: pytest.FixtureRequest) -> Iterator[int]:
-    _core.inject_fault(request.param)
-    yield request.param
-    _core.inject_fault(0)
+def with_graphs(function: Any) -> Any:
+    return magneto.compile(function, backend=lambda module, _inputs: module.forward)
 
 
-@pytest.mark.parametrize("break_at", STEPS, indirect=True)
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.filterwarnings("ignore::SyntaxWarning")
-def test_break_before_every_kth_instruction(name: str, break_at: int) -> None:
+@pytest.mark.parametrize(("name", "step"), picks(PROGRAMS, 2))
+@pytest.mark.filterwarnings("ignore")
+def test_break_before_every_kth_instruction(name: str, step: int) -> None:
     text, steps = PROGRAMS[name]
-    harness.run(text, steps, compile=compiled)
+    _core.inject_fault(step)
+    harness.run(text, steps, compile=core)
+
+
+@pytest.mark.parametrize(("name", "step"), picks(PROGRAMS, 4))
+@pytest.mark.filterwarnings("ignore")
+def test_break_with_a_backend(name: str, step: int) -> None:
+    text, steps = PROGRAMS[name]
+    _core.inject_fault(step)
+    harness.run(text, steps, compile=with_graphs)
+
+
+RECORDED = {program.__name__: program for program in test_recording.PROGRAMS}
+
+
+@pytest.mark.parametrize("compile", [core, with_graphs])
+@pytest.mark.parametrize(("name", "step"), picks(RECORDED, 2))
+@pytest.mark.filterwarnings("ignore")
+def test_break_in_recorded_programs(name: str, step: int, compile: Callable[..., Any]) -> None:
+    def run(function: Callable[..., Any]) -> Any:
+        torch.manual_seed(0)
+        x = torch.randn(3, 4, requires_grad=True)
+        walk = harness._Walk("program")
+        torch.manual_seed(1)
+        try:
+            result = walk(function(x))
+        except Exception as error:
+            result = type(error), str(error)
+        return result, walk(x)
+
+    program = RECORDED[name]
+    expected = run(program)
+    _core.inject_fault(step)
+    compiled = compile(program)
+    for _ in range(3):
+        assert run(compiled) == expected

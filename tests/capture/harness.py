@@ -261,7 +261,6 @@ class Side:
         printed = io.StringIO()
         result: Any = None
         raised: Any = None
-        before = _state_of_torch()
         with contextlib.redirect_stdout(printed):
             try:
                 try:
@@ -272,7 +271,7 @@ class Side:
                     result = eval(code, {**self.space, **self.local})
             except Exception as error:
                 raised = error
-        after = _state_of_torch()
+        state = _state_of_torch()
         self.hooks, self.dtype = torch.utils.hooks.RemovableHandle.next_id, torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
         self.results.append(result)
@@ -288,7 +287,7 @@ class Side:
             ),
             "printed": printed.getvalue(),
             "random": torch.random.get_rng_state().tolist()[:64],
-            "state": (before, after),
+            "state": state,
             "earlier results": walk.items(self.results[:-1]),
         }
         for name, value in self.space.items():
