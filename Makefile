@@ -119,6 +119,7 @@ stress: build ## 5,000 random captured programs, 5,000 with breaks; random CPyth
 	MAGNETO_RANDOM_PROGRAMS=5000 $(RUN) -m pytest -q tests/capture/test_random_programs.py
 	MAGNETO_RANDOM_BREAKS=5000 $(RUN) -m pytest -q tests/breaks/test_random.py
 	MAGNETO_COMPARE_EVERY=1 $(RUN) -m pytest -q tests/breaks/test_programs.py
+	MAGNETO_BREAK_STEPS=40 $(RUN) -m pytest -q tests/breaks/test_everywhere.py
 	$(RUN) -m magneto.testing.stress --minutes $(MINUTES) $(ARGS)
 
 leaks: build ## run each test again and again, and look for what grows

@@ -186,6 +186,43 @@ mg_list_iterator_place(PyObject *iterator, PyObject *index)
     return 1;
 }
 
+/* As dictobject.c has it. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *dict; /* NULL when it is used up */
+    Py_ssize_t used;
+    Py_ssize_t position;
+    PyObject *result;
+    Py_ssize_t left;
+} DictIterator;
+
+PyObject *
+mg_dict_iterator_look(PyObject *iterator, Py_ssize_t *consumed, int *changed)
+{
+    DictIterator *self = (DictIterator *)iterator;
+    *consumed = 0;
+    if (self->dict == NULL) {
+        return NULL;
+    }
+    *changed = self->used != PyDict_GET_SIZE(self->dict);
+    PyObject *key, *value;
+    for (Py_ssize_t position = 0; PyDict_Next(self->dict, &position, &key, &value) && position <= self->position;) {
+        ++*consumed;
+    }
+    return self->dict;
+}
+
+void
+mg_dict_iterator_place(PyObject *iterator, Py_ssize_t consumed, int changed)
+{
+    DictIterator *self = (DictIterator *)iterator;
+    PyObject *key, *value;
+    self->position = 0;
+    for (Py_ssize_t i = 0; i < consumed && PyDict_Next(self->dict, &self->position, &key, &value); i++) {}
+    self->used = PyDict_GET_SIZE(self->dict) + changed; /* another number than its size is an error for the next item */
+    self->left = self->used - consumed;
+}
+
 int
 mg_code_prologue(PyCodeObject *code)
 {

@@ -114,6 +114,11 @@ int mg_code_set_extra(PyCodeObject *code, Py_ssize_t index, void *extra);
  * such iterator, or the index is no integer. */
 int mg_list_iterator_place(PyObject *iterator, PyObject *index);
 
+/* The dict that a dict's iterator goes over, borrowed, how many items it has given, and whether the dict has got another
+ * size since; NULL if it is used up. And putting one there. */
+PyObject *mg_dict_iterator_look(PyObject *iterator, Py_ssize_t *consumed, int *changed);
+void mg_dict_iterator_place(PyObject *iterator, Py_ssize_t consumed, int changed);
+
 /* The awaitable's iterator, for `await`; NULL with an exception. */
 PyObject *mg_awaitable_iter(PyObject *object);
 

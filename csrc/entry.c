@@ -1187,6 +1187,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
             Py_CLEAR(result);
         }
     }
+    mg_plan_place(&entry->plan, memo);
     if (entry->frames != NULL) {
         if (result != NULL && enter_managers(entry, registers, outputs, memo) < 0) {
             Py_CLEAR(result);

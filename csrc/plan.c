@@ -349,10 +349,35 @@ add_partial(MgPlanner *planner, PyObject *value)
     return node;
 }
 
+/* An iterator over a dict: its __reduce__ would make a list of what is left, which does not see later changes. */
+static int
+add_dict_iterator(MgPlanner *planner, PyObject *value, PyObject *dict, Py_ssize_t consumed, int changed)
+{
+    const char *name = Py_IS_TYPE(value, &PyDictIterKey_Type)     ? "keys"
+                       : Py_IS_TYPE(value, &PyDictIterValue_Type) ? "values"
+                                                                  : "items";
+    PyObject *method = PyDict_GetItemString(PyDict_Type.tp_dict, name);
+    int node = add_compound(planner, value, MG_PLAN_DICT_ITERATOR, method, 1);
+    if (node < 0 || set_part(planner, node, 0, dict) < 0) {
+        return -1;
+    }
+    planner->plan->nodes[node].index = changed ? -1 - (int)consumed : (int)consumed;
+    return node;
+}
+
 /* A builtin iterator in the middle: what its __reduce__ says. */
 static int
 add_iterator(MgPlanner *planner, PyObject *value)
 {
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyDictIterKey_Type || type == &PyDictIterValue_Type || type == &PyDictIterItem_Type) {
+        Py_ssize_t consumed;
+        int changed;
+        PyObject *dict = mg_dict_iterator_look(value, &consumed, &changed);
+        if (dict != NULL) {
+            return add_dict_iterator(planner, value, dict, consumed, changed);
+        }
+    }
     PyObject *reduced = PyObject_CallMethod(value, "__reduce__", NULL);
     if (reduced == NULL) {
         return -1;
@@ -797,6 +822,13 @@ build_fresh(Build *context, int index)
             PyObject *part = build(context, node->parts[0]);
             return *slot = part == NULL ? NULL : PyObject_CallOneArg(node->object, part);
         }
+        case MG_PLAN_DICT_ITERATOR: {
+            PyObject *dict = build(context, node->parts[0]);
+            PyObject *view = dict == NULL ? NULL : PyObject_CallOneArg(node->object, dict);
+            *slot = view == NULL ? NULL : PyObject_GetIter(view);
+            Py_XDECREF(view);
+            return *slot;
+        }
         case MG_PLAN_ITERATOR: {
             PyObject *args = build(context, node->parts[0]);
             *slot = args == NULL ? NULL : PyObject_CallObject(node->object, args);
@@ -843,6 +875,18 @@ mg_plan_build(const MgPlan *plan, int node, PyObject **registers, PyObject *cons
         PyErr_SetString(PyExc_RuntimeError, "a captured object could not be built again");
     }
     return result;
+}
+
+void
+mg_plan_place(const MgPlan *plan, PyObject *const *memo)
+{
+    for (int i = 0; i < plan->count; i++) {
+        const MgPlanNode *node = &plan->nodes[i];
+        if (MG_UNLIKELY(node->kind == MG_PLAN_DICT_ITERATOR) && memo[i] != NULL) {
+            int changed = node->index < 0;
+            mg_dict_iterator_place(memo[i], changed ? -1 - node->index : node->index, changed);
+        }
+    }
 }
 
 void

@@ -21,8 +21,10 @@ typedef enum {
     MG_PLAN_INSTANCE, /* of type `object`; parts: its dict, its content as a container or value, then descriptor and
                        * value of each slot; index is the limit of a deque */
     MG_PLAN_CALL,     /* what `object` gives for the parts */
-    MG_PLAN_ITERATOR, /* callable, arguments, state: as __reduce__ gave them; no state is -1 */
-    MG_PLAN_PARTIAL,  /* function, args, keywords */
+    MG_PLAN_DICT_ITERATOR, /* of the view that the method `object` gives for the one part; index items were taken out of it,
+                            * or -1 - index if the dict has got another size since */
+    MG_PLAN_ITERATOR,      /* callable, arguments, state: as __reduce__ gave them; no state is -1 */
+    MG_PLAN_PARTIAL,       /* function, args, keywords */
 } MgPlanKind;
 
 typedef struct {
@@ -52,6 +54,9 @@ int mg_plan_add(MgPlanner *planner, PyObject *value);
 
 /* Builds one node. `memo` has room for one reference for each node, NULL at first; the result is borrowed from it. */
 PyObject *mg_plan_build(const MgPlan *plan, int node, PyObject **registers, PyObject *const *outputs, PyObject **memo);
+
+/* Puts iterators over dicts where they were, when all effects are applied. */
+void mg_plan_place(const MgPlan *plan, PyObject *const *memo);
 
 void mg_plan_free(MgPlan *plan);
 

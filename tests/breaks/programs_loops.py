@@ -667,4 +667,92 @@ def f(x):
         queue.append(i + 1)
         print(list(queue))
     return x, queue
+### values of later items change in the loop
+def f(x):
+    d = {"a": 1, "b": 2, "c": 3}
+    for k, v in d.items():
+        x = x + v
+        print(k)
+        d["c"] = d["c"] * 10
+    return x, d
+### values of later items of an outside dict change in the loop
+d = {"a": 1, "b": 2, "c": 3}
+def f(x):
+    for k, v in d.items():
+        x = x + v
+        print(k, v)
+        d["c"] += 10
+    return x
+### an outside dict grows before the loop and in it
+d = {"a": 1}
+def f(x):
+    d["b%d" % len(d)] = 2
+    del d["a"]
+    d["a"] = 5
+    for k in list(d):
+        x = x + d[k]
+    for k, v in d.items():
+        x = x * v
+        print(k)
+    return x
+### a dict gets another size in the loop
+d = {"a": 1, "b": 2}
+def f(x):
+    y = x + 1
+    try:
+        for k in d:
+            y = y * 2
+            print(k)
+            d[k + "x"] = 1
+    except RuntimeError as error:
+        return y, str(error), len(d)
+    return y
+### a dict gets another size before the break in the loop
+d = {"a": 1, "b": 2}
+def f(x):
+    y = x + 1
+    try:
+        for k in d:
+            y = y * 2
+            d[k + "x"] = 1
+            print(k)
+    except RuntimeError as error:
+        return y, str(error), len(d)
+    return y
+### items of a defaultdict and of a counter in a loop with a break
+def f(x):
+    d = collections.defaultdict(int, a=1, b=2)
+    c = collections.Counter("aab")
+    for (k, v), (l, n) in zip(d.items(), c.items()):
+        x = x * v + n
+        print(k, l)
+    return x
+### items of an ordered dict in a loop with a break
+def f(x):
+    d = collections.OrderedDict(a=1, b=2)
+    for k, v in d.items():
+        x = x * v
+        print(k)
+        d["b"] = 7
+    return x
+### an iterator over values that is used on both sides
+def f(x):
+    d = {i: x * i for i in range(4)}
+    it = iter(d.values())
+    a = next(it)
+    print("between")
+    b = next(it)
+    d[3] = x
+    print("again")
+    return a + b + sum(it)
+### attributes of an object in a loop with a break
+class O: pass
+o = O()
+o.a, o.b = 1, 2
+def f(x):
+    for k, v in vars(o).items():
+        x = x * v
+        print(k)
+        o.b = 5
+    return x
 """)
