@@ -41,7 +41,7 @@ ASAN_MODULES = test_grammar test_generators test_coroutines test_asyncgen test_p
 C_FILES = $(wildcard csrc/*.c csrc/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build dev demo test test-unit test-debug test-conformance conformance stress leaks asan bench \
+.PHONY: help venv build dev demo test test-unit test-debug test-conformance conformance models stress leaks asan bench \
 	lint format clean distclean
 
 help: ## list the targets
@@ -113,6 +113,9 @@ test-conformance: build ## CPython's own tests, the part that takes minutes (VAR
 
 conformance: build ## CPython's own tests, the whole list (VARIANT=...)
 	$(RUN) -m magneto.testing.conformance $(ARGS)
+
+models: build ## real models, all of them (VARIANT=...)
+	MAGNETO_MODELS=all $(RUN) -m pytest -q tests/models $(ARGS)
 
 stress: VARIANT := debug
 stress: build ## 5,000 random captured programs, 5,000 with breaks; random CPython tests with GC and threads, for MINUTES=30

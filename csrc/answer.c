@@ -107,6 +107,29 @@ done:
     return answer;
 }
 
+PyObject *
+mg_answer_subclasses(MgCapture *capture, PyObject *callable, PyObject *class)
+{
+    PyObject *answer = PyObject_CallOneArg(callable, class), *result = NULL;
+    PyObject *expected = answer == NULL ? NULL : PySequence_List(answer); /* captured code may change the other one */
+    PyObject *question = expected == NULL ? NULL : PyTuple_Pack(2, callable, class);
+    MgSource *source = question == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, question, 0);
+    if (source != NULL && mg_capture_guard(capture, MG_GUARD_ANSWER, source, expected) == MG_OK) {
+        result = Py_NewRef(answer);
+        for (Py_ssize_t i = 0; result != NULL && i < PyList_GET_SIZE(answer); i++) {
+            PyObject *view = mg_world_adopt(capture, PyList_GET_ITEM(answer, i));
+            if (view == NULL) {
+                Py_CLEAR(result);
+            }
+            Py_XDECREF(view);
+        }
+    }
+    Py_XDECREF(answer);
+    Py_XDECREF(expected);
+    Py_XDECREF(question);
+    return result;
+}
+
 /* ---- functools.lru_cache ---- */
 
 /* What a cached function consists of, all borrowed; found in the order in which it shows them to the collector: the dict

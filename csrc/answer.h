@@ -8,6 +8,9 @@
 PyObject *mg_answer_query(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                           PyObject *kwnames);
 
+/* type.__subclasses__(class): guarded to give the same classes. New. */
+PyObject *mg_answer_subclasses(MgCapture *capture, PyObject *callable, PyObject *class);
+
 /* Calls a function that functools.lru_cache has wrapped: for real, as its cache is no part of the program. New. */
 PyObject *mg_answer_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                            PyObject *kwnames);

@@ -161,6 +161,7 @@ mg_capture_free(MgCapture *capture)
     mg_table_free(&capture->inside);
     mg_sources_free(&capture->sources);
     Py_XDECREF(capture->keep);
+    Py_XDECREF(capture->ids);
     Py_XDECREF(capture->detail);
     Py_XDECREF(capture->state);
     Py_XDECREF(capture->entry_state);

@@ -19,6 +19,7 @@ static struct {
     PyObject *refresh;  /* strong: looks for what was said through torch._dynamo */
     PyObject *replaced; /* strong: callables -> functions that are called in their place */
     PyObject *ignored;  /* strong: set of functions and methods whose calls are left out where they would be breaks */
+    PyObject *scripted; /* strong: the class of functions that torch.jit.script has made of others */
     PyObject *rules;    /* strong: the dict of torch._dynamo.trace_rules, or NULL while it is not loaded */
     PyObject *allowed;  /* strong: sets of ids, or NULL if they are empty; the same for the next two */
     PyObject *refused;
@@ -39,11 +40,8 @@ mg_control_configure(PyObject *tables)
     const struct {
         const char *name;
         PyObject **slot;
-    } wanted[] = {{"judge", &control.judge},
-                  {"flags", &control.flags},
-                  {"refresh", &control.refresh},
-                  {"replaced", &control.replaced},
-                  {"ignored", &control.ignored}};
+    } wanted[] = {{"judge", &control.judge},       {"flags", &control.flags},       {"refresh", &control.refresh},
+                  {"replaced", &control.replaced}, {"scripted", &control.scripted}, {"ignored", &control.ignored}};
     int changed = 0;
     for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
         PyObject *value = PyDict_GetItemString(tables, wanted[i].name);
@@ -310,6 +308,11 @@ mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other)
         }
         PyObject *name = PyDict_GetItemWithError(function->func_globals, MG_STRING("__name__"));
         return name == NULL && PyErr_Occurred() ? -1 : mark_of_module(capture, name);
+    }
+    if ((PyObject *)Py_TYPE(callable) == control.scripted) { /* the function it was made of */
+        PyObject **dict = _PyObject_GetDictPtr(callable);
+        int found = dict != NULL && *dict != NULL && has_attribute(*dict, MG_STRING("_torchdynamo_inline"), other);
+        return found ? MG_MARK_REPLACED : MG_MARK_NONE;
     }
     if (PyType_Check(callable) && ((PyTypeObject *)callable)->tp_flags & Py_TPFLAGS_HEAPTYPE) {
         PyTypeObject *type = (PyTypeObject *)callable;

@@ -129,12 +129,12 @@ same_value(PyObject *value, PyObject *expected)
     if (Py_TYPE(value) != type) {
         return 0;
     }
-    if (type == &PyTuple_Type) {
-        if (PyTuple_GET_SIZE(value) != PyTuple_GET_SIZE(expected)) {
+    if (type == &PyTuple_Type || type == &PyList_Type) {
+        if (Py_SIZE(value) != Py_SIZE(expected)) {
             return 0;
         }
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
-            int same = same_value(PyTuple_GET_ITEM(value, i), PyTuple_GET_ITEM(expected, i));
+        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
+            int same = same_value(PySequence_Fast_ITEMS(value)[i], PySequence_Fast_ITEMS(expected)[i]);
             if (same <= 0) {
                 return same;
             }

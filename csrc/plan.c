@@ -451,6 +451,21 @@ is_constant(PyObject *value)
              PyType_Check(PyCFunction_GET_SELF(value))));
 }
 
+/* 1 if a constant is, or has in it, what id() gave for an object that is built anew on each call; or -1. */
+static int
+has_id(MgCapture *capture, PyObject *value)
+{
+    if (PyTuple_CheckExact(value)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+            int found = has_id(capture, PyTuple_GET_ITEM(value, i));
+            if (found != 0) {
+                return found;
+            }
+        }
+    }
+    return PyLong_CheckExact(value) ? PySet_Contains(capture->ids, value) : 0;
+}
+
 /* A number that depends on data: an output of the graph. A float goes through a tensor, as backends want it. */
 static int
 add_number(MgPlanner *planner, PyObject *value)
@@ -511,6 +526,10 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
         return add_number(planner, value);
     }
     if ((record != NULL && record->kind == MG_KIND_CONSTANT) || is_constant(value)) {
+        int found = capture->ids == NULL ? 0 : has_id(capture, value);
+        if (found != 0) {
+            return found < 0 ? -1 : refuse(planner, value);
+        }
         return add_node(plan, (MgPlanNode){.kind = MG_PLAN_CONST, .object = value});
     }
     if (type == &PyList_Type || (PyTuple_Check(value) && (type->tp_dictoffset == 0 || type == &PyTuple_Type))) {

@@ -350,6 +350,10 @@ map_argument(Mapping *mapping, PyObject *value)
         Py_XDECREF(number);
         return result;
     }
+    PyObject *other = mg_rules_stand_in(value);
+    if (other != NULL) {
+        return map_argument(mapping, other);
+    }
     if (mg_rules_is_graph_constant(value)) {
         PyObject *view = mg_world_touch(mapping->capture, Py_NewRef(value)); /* one from outside is guarded now */
         if (view == NULL) {

@@ -51,6 +51,7 @@ typedef enum {
     RULE_OBJECT_DELATTR,
     RULE_IS_COMPILING,
     RULE_ID,
+    RULE_SUBCLASSES, /* type.__subclasses__ */
     RULE_INSTANCECHECK,
     RULE_FALSE,
     RULE_SUM,
@@ -103,6 +104,7 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_OBJECT_DELATTR] = "object_delattr",
     [RULE_IS_COMPILING] = "is_compiling",
     [RULE_ID] = "id",
+    [RULE_SUBCLASSES] = "subclasses",
     [RULE_INSTANCECHECK] = "instancecheck",
     [RULE_FALSE] = "false",
     [RULE_SUM] = "sum",
@@ -142,6 +144,7 @@ static struct {
     PyObject *attributes;     /* names of attributes of tensors that follow from the metadata */
     PyObject *polyfills;      /* C functions -> Python functions that do the same, to be inlined in their place */
     PyObject *value_types;    /* numpy's scalars */
+    PyObject *stand_ins;      /* Python's classes of numbers -> the dtypes that torch takes them for */
     PyObject *apart;          /* set of Python functions that C code calls for itself: no part of the program */
 } rules;
 
@@ -200,6 +203,7 @@ mg_rules_configure(PyObject *tables)
         {"attributes", &rules.attributes},
         {"polyfills", &rules.polyfills},
         {"apart", &rules.apart},
+        {"stand_ins", &rules.stand_ins},
         {"value_types", &rules.value_types},
         {"kept_types", &rules.kept_types},
     };
@@ -268,6 +272,12 @@ mg_rules_is_graph_constant(PyObject *value)
 {
     return in_set(rules.graph_types, (PyObject *)Py_TYPE(value)) ||
            in_set(rules.constant_types, (PyObject *)Py_TYPE(Py_TYPE(value)));
+}
+
+PyObject *
+mg_rules_stand_in(PyObject *value)
+{
+    return rules.stand_ins == NULL || !PyType_Check(value) ? NULL : PyDict_GetItemWithError(rules.stand_ins, value);
 }
 
 int
@@ -465,6 +475,27 @@ shows_address(PyObject *callable)
            strcmp(name, "ascii") == 0;
 }
 
+int
+mg_rules_has_address(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (PyType_Check(value)) { /* guarded by identity */
+        return type->tp_repr != PyType_Type.tp_repr;
+    }
+    if (PyTuple_CheckExact(value) || PyList_CheckExact(value) || type == mg_torch.size) {
+        PyObject **items = PySequence_Fast_ITEMS(value);
+        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
+            if (items[i] == value || PyList_CheckExact(items[i]) || mg_rules_has_address(items[i])) {
+                return 1; /* a list may hold itself */
+            }
+        }
+        return 0;
+    }
+    return type != &PyUnicode_Type && type != &PyLong_Type && type != &PyFloat_Type && type != &PyBool_Type &&
+           type != &PyBytes_Type && value != Py_None && type != mg_torch.dtype && type != mg_torch.device &&
+           !mg_rules_is_constant_type(type);
+}
+
 /* A result (stolen) that can't be made again, but never changes, is a constant of the entry. New. */
 static PyObject *
 keep_constant(MgCapture *capture, PyObject *result)
@@ -566,9 +597,12 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
             break;
         }
     }
-    capture->addresses = capture->addresses || shows_address(callable);
-    for (Py_ssize_t i = 0; i < ready && !capture->addresses; i++) { /* sorted(..., key=str) */
-        capture->addresses = exposed[i] == (PyObject *)&PyUnicode_Type || shows_address(exposed[i]);
+    int shows = shows_address(callable);
+    for (Py_ssize_t i = 0; i < ready && !shows; i++) { /* sorted(..., key=str) */
+        shows = exposed[i] == (PyObject *)&PyUnicode_Type || shows_address(exposed[i]);
+    }
+    for (Py_ssize_t i = 0; shows && i < ready && !capture->addresses; i++) {
+        capture->addresses = mg_rules_has_address(exposed[i]);
     }
     int called = mg_route_position(callable, count);
     for (Py_ssize_t i = 0; i < ready; i++) {
@@ -751,6 +785,33 @@ do_next(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_
         return NULL;
     }
     return call_native(capture, callable, args, count, NULL);
+}
+
+/* id(value): guarded for an outside object. That of an inside one is a number that means nothing to anybody else: only
+ * good as a key, which libraries use it for. */
+static PyObject *
+do_id(MgCapture *capture, PyObject *callable, PyObject *value)
+{
+    MgRecord *record = mg_world_record(capture, value);
+    PyObject *id = PyLong_FromVoidPtr(mg_world_identity(capture, value));
+    if (id == NULL || hashes_tensor(value)) {
+        return id;
+    }
+    if (record != NULL) {
+        if (mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
+            Py_CLEAR(id);
+        }
+        return id;
+    }
+    MgFrame *frame = PyThreadState_Get()->cframe->current_frame;
+    if (capture->can_break && (frame == NULL || mg_place_of(frame->f_code) == MG_PLACE_USER)) {
+        Py_DECREF(id);
+        return unknown_call(capture, callable); /* behind a break it would be another */
+    }
+    if ((capture->ids == NULL && (capture->ids = PySet_New(NULL)) == NULL) || PySet_Add(capture->ids, id) < 0) {
+        Py_CLEAR(id);
+    }
+    return id;
 }
 
 /* ---- context managers of torch ---- */
@@ -1053,21 +1114,12 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             return mg_capture_handles(capture) < 0 ? NULL : call_native(capture, callable, args, count, kwnames);
         case RULE_NOTHING:
             Py_RETURN_NONE;
-        case RULE_ID: /* the same number within the capture, whatever it is: only good as a key */
-            if (count == 1 && hashes_tensor(args[0])) {
-                return PyLong_FromVoidPtr(mg_world_identity(capture, args[0]));
-            }
-            if (capture->can_break && (count != 1 || mg_world_record(capture, args[0]) == NULL)) {
-                return unknown_call(capture, callable); /* behind a break it would be another */
-            }
-            if (count == 1 && mg_world_record(capture, args[0]) != NULL) {
-                MgRecord *record = mg_world_record(capture, args[0]);
-                if (mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
-                    return NULL;
-                }
-            }
-            return count == 1 ? PyLong_FromVoidPtr(mg_world_identity(capture, args[0]))
-                              : unknown_call(capture, callable);
+        case RULE_ID:
+            return count == 1 && kwnames == NULL ? do_id(capture, callable, args[0]) : unknown_call(capture, callable);
+        case RULE_SUBCLASSES:
+            return count == 1 && kwnames == NULL && PyType_Check(args[0])
+                       ? mg_answer_subclasses(capture, callable, args[0])
+                       : unknown_call(capture, callable);
         default:
             return unknown_call(capture, callable);
     }

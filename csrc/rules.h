@@ -23,6 +23,9 @@ int mg_rules_is_harmless_type(PyTypeObject *type);     /* C types whose methods 
 int mg_rules_is_plain_tensor_type(PyTypeObject *type); /* tensor classes that behave like torch.Tensor */
 int mg_rules_is_graph_constant(PyObject *value);       /* objects that a graph may hold as an argument */
 
+/* What a graph has in place of an argument such as `int`; NULL if nothing. Borrowed. */
+PyObject *mg_rules_stand_in(PyObject *value);
+
 int mg_rules_is_tensor_attribute(PyObject *name); /* attributes of a tensor that follow from its metadata */
 
 /* Numbers that are not of a builtin class: those of Python classes over one, and numpy's. */
@@ -32,6 +35,9 @@ int mg_rules_is_value_type(PyTypeObject *type); /* 1 for numpy's scalars, which 
 
 /* 1 for Python functions that C code calls for its own ends: they run for real, and are no part of the program. */
 int mg_rules_is_apart(PyObject *function);
+
+/* 1 if the repr or the hash of a value (borrowed) may tell the address of an object that need not be the same again. */
+int mg_rules_has_address(PyObject *value);
 
 /* The function of the module operator that a method of tensors stands for when C code calls it, or NULL; borrowed. */
 PyObject *mg_rules_operator_of(PyObject *name);

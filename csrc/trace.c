@@ -181,9 +181,7 @@ mg_trace_expose(MgCapture *capture, PyObject **slot)
 int
 mg_trace_format(MgCapture *capture, PyObject **slot)
 {
-    PyTypeObject *type = Py_TYPE(*slot);
-    capture->addresses =
-        capture->addresses || (type != &PyUnicode_Type && type != &PyLong_Type && type != &PyFloat_Type);
+    capture->addresses = capture->addresses || mg_rules_has_address(*slot);
     return mg_trace_expose(capture, slot);
 }
 

@@ -523,6 +523,7 @@ def tables() -> dict[str, Any]:
     calls[sys.exc_info] = calls[sys.exception] = "exc_info"
     calls[os.fspath] = "native"
     calls[types.FunctionType.__get__] = "native"
+    calls[type.__subclasses__] = "subclasses"
     calls[copyreg._slotnames] = "constant"  # type: ignore[attr-defined]
     calls[inspect.signature] = "constant"
     calls[_abc._abc_instancecheck] = "instancecheck"
@@ -579,6 +580,8 @@ def tables() -> dict[str, Any]:
         "hold_casts": _hold_casts,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "polyfills": _POLYFILLS,
+        "scripted": torch.jit.ScriptFunction,
+        "stand_ins": {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128},
         "apart": {copyreg._slotnames},  # type: ignore[attr-defined]
         "operator_abs": operator.abs,
         "operators": _OPERATOR_METHODS,

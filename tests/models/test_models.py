@@ -1,0 +1,81 @@
+"""Real models: results as eager's, and graphs as torch.compile's.
+
+`make test` runs a part; `make models` sets MAGNETO_MODELS=all and runs every case of cases.py.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+import magneto
+
+from . import cases, compare
+
+ALL = os.environ.get("MAGNETO_MODELS") == "all"
+NAMES = [name for name, case in cases.CASES.items() if ALL or case.fast]
+ONE_CALL = [name for name in NAMES if ALL or "cache" not in name and "generate" not in name]
+
+# Where our graphs are not those of torch.compile, and why.
+DIFFERENT: dict[str, str] = {}
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.no_leak_hunt("transformers and torch.compile keep what they have made"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    """Sums in the same order each time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_eager(name: str) -> None:
+    case = cases.CASES[name]
+    target, drive = case.build()
+    expected = [drive(target, which) for which in (0, 0, 1, 2)]
+    assert compare.difference(expected[0], expected[1], case.close) is None, "eager is not the same each time"
+
+    target, drive = case.build()  # nothing of it has run yet
+    backend = compare.Graphs()
+    compiled = compare.by_magneto(target, backend)
+    count = 0
+    for call, which in enumerate((0, 0, 1, 2)):
+        found = compare.difference(expected[call], drive(compiled, which), case.close)
+        assert found is None, f"call {call}: {found}"
+        if call == 1:
+            count = len(backend.graphs)
+        assert call != 2 or len(backend.graphs) == count, f"captured again: {magneto.counters['recompiles']}"
+    assert count > 0
+
+
+@pytest.mark.parametrize("name", ONE_CALL)
+def test_graphs_as_by_torch_compile(name: str) -> None:
+    """The same calls in the same order, in no more graphs; both find what a call in eager leaves behind.
+
+    Where torch.compile breaks, more calls may be in our graphs.
+    """
+    graphs = []
+    torch._dynamo.utils.counters.clear()
+    for compile in (compare.by_magneto, compare.by_torch):
+        target, drive = cases.CASES[name].build()
+        drive(target, 0)
+        backend = compare.Graphs()
+        drive(compile(target, backend), 0)
+        graphs.append(compare.calls(backend.graphs))
+    torch._dynamo.reset()
+    ours, theirs = graphs
+    whole = bool(theirs) and not torch._dynamo.utils.counters["graph_break"]
+    as_good = compare.as_good(ours, theirs, whole)
+    if name in DIFFERENT:
+        assert not as_good, "they are the same now: take it off the list"
+        pytest.xfail(DIFFERENT[name])
+    assert as_good, f"{len(ours)} graphs, {len(theirs)} by torch.compile\n{compare.diff(theirs, ours)}"
