@@ -1682,6 +1682,7 @@ instrument:
                     case MG_CONTINUE_PLAIN:
                         goto hand_over;
                     default:
+                        frame->prev_instr = next; /* raised where the capture starts: handlers around that see it */
                         goto error;
                 }
             }

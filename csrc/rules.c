@@ -322,7 +322,16 @@ is_bookkeeping(PyObject *function)
 int
 mg_rules_is_apart(PyObject *function)
 {
-    return is_bookkeeping(function) || in_set(rules.apart, function);
+    if (in_set(rules.apart, function)) {
+        return 1;
+    }
+    if (!is_bookkeeping(function)) {
+        return 0;
+    }
+    mg_capture_current->suspended++; /* the judge is Python code */
+    int mark = mg_rules_watched(function);
+    mg_capture_current->suspended--;
+    return mark != MG_MARK_NONE; /* some of TorchDynamo's functions are to be looked into */
 }
 
 int

@@ -372,8 +372,10 @@ def _recorded_functions() -> dict[Any, str]:
 def _inlined_functions() -> list[Any]:
     """Functions of skipped modules that are looked into all the same."""
     manager = _control.error_on_graph_break
+    inner = [value for value in manager.__call__.__code__.co_consts if inspect.iscode(value)]  # what it gives
     environ = type(os.environ)
     return [
+        *inner,
         manager, manager.__init__, manager.__call__, manager.__enter__, manager.__exit__, _control.mark_static,
         os.getenv, environ.__getitem__, environ.__iter__, environ.__len__, os.environ.encodekey, os.environ.decodevalue,
     ]  # fmt: skip

@@ -7,6 +7,8 @@ import math
 import operator
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -401,6 +403,7 @@ def test_allow_in_graph(allow):
     assert allowed in targets
 
 
+@pytest.mark.no_leak_hunt("what operations give is kept by target")
 def test_allow_in_graph_takes_lists():
     def one(x):
         return x.sin() * 2
@@ -412,6 +415,7 @@ def test_allow_in_graph_takes_lists():
     assert graphs(check(lambda x: one(x) + two(x), X, same_as_torch=False)) == [3]
 
 
+@pytest.mark.no_leak_hunt("torch._dynamo keeps a finalizer for each call")
 def test_disallow_in_graph_of_torch():
     torch._dynamo.disallow_in_graph(torch.sub)
     try:
@@ -471,6 +475,7 @@ def test_assume_constant_result_of_a_tensor():
     assert graphs(compiled) == [2]
 
 
+@pytest.mark.no_leak_hunt("what operations give is kept by target")
 @pytest.mark.parametrize("trace", [magneto.nonstrict_trace, torch._dynamo.nonstrict_trace])
 def test_nonstrict_trace(trace):
     def function(x):
@@ -960,3 +965,36 @@ def test_control_from_several_threads():
         thread.join()
     assert len(results) == 100
     assert all(results)
+
+
+@pytest.mark.no_leak_hunt("runs in a process of its own")
+def test_nothing_is_imported_for_control():
+    program = """
+import sys, magneto
+
+@magneto.disable
+def disabled(x):
+    return x * 2
+
+@magneto.skip
+def skipped(x):
+    return x * 2
+
+magneto.graph_break()
+with magneto.error_on_graph_break(), magneto.set_stance("force_eager"):
+    pass
+assert "torch" not in sys.modules
+
+import torch
+compiled = magneto.compile(lambda x: disabled(x + 1), backend="eager")
+with magneto.set_stance("force_eager"):
+    compiled(torch.ones(1))
+assert "torch._dynamo" not in sys.modules
+
+compiled(torch.ones(1))
+hits = magneto.cache_entries(compiled)[0].hits
+with torch.compiler.set_stance("force_eager"):  # now it is loaded
+    compiled(torch.ones(1))
+assert magneto.cache_entries(compiled)[0].hits == hits
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
