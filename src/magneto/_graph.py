@@ -199,7 +199,7 @@ def _graph_argument(source: Source, example: Any, fake: Any) -> Any:
     from torch._dynamo.variables.builder import GraphArg  # FakeTensorMode has imported it long since
 
     if example is None:  # the tensor that the capture saw is gone
-        return GraphArg(source, fake, False, None, example_strong_ref=fake)
+        return GraphArg(source, fake, False, fake, example_strong_ref=fake)
     return GraphArg(source, example, False, fake)
 
 
