@@ -202,9 +202,15 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
         return -1;
     }
     Py_INCREF(entry);
+    entry->profile.is_on = self->profiling;
+    uint64_t start = MG_UNLIKELY(self->profiling) ? mg_entry_clock() : 0;
     int good = mg_guard_run(&entry->guards, arguments, &registers, &failed);
     if (good > 0) {
         good = run_check(self, entry, arguments, &registers);
+    }
+    if (MG_UNLIKELY(start != 0)) {
+        entry->profile.guard += mg_entry_clock() - start;
+        entry->profile.tries++;
     }
     if (good == 1) {
         entry->last_run = ++self->runs;
@@ -213,6 +219,9 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
             entries[0] = entry;
         }
         *result = mg_entry_run(entry, &registers, (PyObject *)self, exit);
+        if (MG_UNLIKELY(start != 0)) {
+            entry->profile.whole += mg_entry_clock() - start;
+        }
     }
     mg_guard_give_room(&entry->guards, registers.values);
     Py_DECREF(entry);
@@ -1121,6 +1130,7 @@ static PyMethodDef compiled_methods[] = {
 };
 
 static PyMemberDef compiled_members[] = {
+    {"profiling", T_INT, offsetof(MgCompiled, profiling), 0, "Whether calls are timed."},
     {"function", T_OBJECT, offsetof(MgCompiled, function), READONLY, "What is compiled."},
     {"failed", T_OBJECT, offsetof(MgCompiled, failed), READONLY, "What is told of aborted captures."},
     {"captures", T_ULONGLONG, offsetof(MgCompiled, captures), READONLY, "How often capture was tried."},

@@ -38,6 +38,7 @@ typedef struct {
     MgDecision decision;
     MgPoint *points; /* owned */
     int point_count;
+    int profiling; /* calls are timed */
     int breaks;    /* graphs may end at a break */
     int limit;     /* of entries; -1 for the common limit */
     int fullgraph; /* no call may run in CPython for want of a capture: each failure is told */

@@ -15,6 +15,7 @@
 #include "world.h"
 
 #include <structmember.h>
+#include <time.h>
 
 enum { ARGUMENT_CONST, ARGUMENT_VALUE, ARGUMENT_NESTED };
 
@@ -23,6 +24,7 @@ struct MgOperation {
     PyObject **args;   /* owned, borrowed from the node's args: constants, references, containers */
     uint8_t *modes;    /* owned: how each argument is got */
     int count;         /* positional arguments */
+    binaryfunc binary; /* what an operator of two arguments comes to, or NULL */
     PyObject *kwnames; /* strong, or NULL */
     int *dead;         /* owned: nodes whose values are not needed after this one */
     int dead_count;
@@ -845,12 +847,49 @@ set_argument(MgOperation *operation, int index, PyObject *value)
                                   : ARGUMENT_CONST;
 }
 
+/* What a function of the module operator comes to, if it takes two arguments; else NULL. */
+static binaryfunc
+find_binary(PyObject *target)
+{
+    static const struct {
+        const char *name;
+        binaryfunc function;
+    } known[] = {
+        {"add", PyNumber_Add},
+        {"sub", PyNumber_Subtract},
+        {"mul", PyNumber_Multiply},
+        {"truediv", PyNumber_TrueDivide},
+        {"floordiv", PyNumber_FloorDivide},
+        {"mod", PyNumber_Remainder},
+        {"matmul", PyNumber_MatrixMultiply},
+        {"and_", PyNumber_And},
+        {"or_", PyNumber_Or},
+        {"xor", PyNumber_Xor},
+        {"iadd", PyNumber_InPlaceAdd},
+        {"isub", PyNumber_InPlaceSubtract},
+        {"imul", PyNumber_InPlaceMultiply},
+        {"itruediv", PyNumber_InPlaceTrueDivide},
+        {"getitem", PyObject_GetItem},
+    };
+    PyObject *module = PyCFunction_CheckExact(target) ? ((PyCFunctionObject *)target)->m_module : NULL;
+    if (module == NULL || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "_operator") != 0) {
+        return NULL;
+    }
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(known); i++) {
+        if (strcmp(((PyCFunctionObject *)target)->m_ml->ml_name, known[i].name) == 0) {
+            return known[i].function;
+        }
+    }
+    return NULL;
+}
+
 static int
 prepare_operation(MgOperation *operation, MgNode *node)
 {
     int count = (int)PyTuple_GET_SIZE(node->args);
     int named = node->kwargs == NULL ? 0 : (int)PyDict_GET_SIZE(node->kwargs);
     operation->count = count;
+    operation->binary = node->kind == MG_NODE_FUNCTION && count == 2 && named == 0 ? find_binary(node->target) : NULL;
     operation->args = PyMem_Calloc((size_t)(count + named) + 1, sizeof(PyObject *));
     operation->modes = PyMem_Calloc((size_t)(count + named) + 1, 1);
     if (operation->args == NULL || operation->modes == NULL) {
@@ -943,32 +982,36 @@ execute(const MgNode *node, const MgOperation *operation, PyObject **values)
         return PyErr_NoMemory();
     }
     PyObject *result = NULL;
-    int ready = 0;
-    for (; ready < total; ready++) {
+    int ready = 0, made = 0;
+    for (; ready < total; ready++) { /* borrowed from the graph and from `values`, but for those that are made */
         PyObject *value = operation->args[ready];
         switch (operation->modes[ready]) {
             case ARGUMENT_CONST:
-                args[ready + 1] = Py_NewRef(value);
                 break;
             case ARGUMENT_VALUE:
-                args[ready + 1] = Py_NewRef(values[((MgRef *)value)->index]);
+                value = values[((MgRef *)value)->index];
                 break;
             default:
-                args[ready + 1] = resolve(values, value);
+                value = resolve(values, value);
+                made++;
                 break;
         }
-        if (args[ready + 1] == NULL) {
+        args[ready + 1] = value;
+        if (value == NULL) {
             break;
         }
     }
     if (ready == total) {
         size_t nargsf = (size_t)operation->count | PY_VECTORCALL_ARGUMENTS_OFFSET;
-        result = node->kind == MG_NODE_METHOD
+        result = operation->binary != NULL ? operation->binary(args[1], args[2])
+                 : node->kind == MG_NODE_METHOD
                      ? PyObject_VectorcallMethod(node->target, args + 1, nargsf, operation->kwnames)
                      : PyObject_Vectorcall(node->target, args + 1, nargsf, operation->kwnames);
     }
-    for (int i = 0; i < ready; i++) {
-        Py_DECREF(args[i + 1]);
+    for (int i = 0; made > 0 && i < ready; i++) {
+        if (operation->modes[i] == ARGUMENT_NESTED) {
+            Py_DECREF(args[i + 1]);
+        }
     }
     if (args != small) {
         PyMem_Free(args);
@@ -1009,15 +1052,23 @@ give_inputs(MgEntry *entry, PyObject **inputs)
 static int
 replay(MgEntry *entry, const MgRegisters *registers, PyObject **outputs)
 {
-    PyObject **values = PyMem_Calloc((size_t)entry->node_count + 1, sizeof(PyObject *));
+    enum { SMALL = 32 };
+    PyObject *small[SMALL];
+    int is_small = entry->node_count <= SMALL;
+    PyObject **values = is_small ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)entry->node_count);
     if (values == NULL) {
         PyErr_NoMemory();
         return MG_ERR;
     }
+    for (int i = 0; i < entry->node_count; i++) {
+        values[i] = NULL;
+    }
     int result = MG_OK;
     PyObject **inputs = take_inputs(entry, registers);
     if (inputs == NULL) {
-        PyMem_Free(values);
+        if (!is_small) {
+            PyMem_Free(values);
+        }
         return MG_ERR;
     }
     for (int i = 0; i < entry->input_count; i++) {
@@ -1044,7 +1095,9 @@ replay(MgEntry *entry, const MgRegisters *registers, PyObject **outputs)
     for (int i = 0; i < entry->node_count; i++) {
         Py_XDECREF(values[i]);
     }
-    PyMem_Free(values);
+    if (!is_small) {
+        PyMem_Free(values);
+    }
     return result;
 }
 
@@ -1132,15 +1185,29 @@ build_exit(MgEntry *entry, PyObject *owner, PyObject **registers, PyObject **out
     return exit;
 }
 
+uint64_t
+mg_entry_clock(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
 PyObject *
 mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit **exit)
 {
     PyObject **registers = found->values;
     *exit = NULL;
     PyObject *result = NULL;
-    PyObject **outputs = PyMem_Calloc((size_t)(entry->output_count + entry->plan.count) + 1, sizeof(PyObject *));
+    enum { SMALL = 32 };
+    PyObject *small[SMALL];
+    int room = entry->output_count + entry->plan.count;
+    PyObject **outputs = room <= SMALL ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)room);
     if (outputs == NULL) {
         return PyErr_NoMemory();
+    }
+    for (int i = 0; i < room; i++) {
+        outputs[i] = NULL;
     }
     PyObject **memo = outputs + entry->output_count;
     entry->hits++;
@@ -1148,6 +1215,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     for (int i = 0; i < entry->kept_count; i++) {
         Py_XINCREF(registers[entry->kept[i]]);
     }
+    uint64_t start = MG_UNLIKELY(entry->profile.is_on) ? mg_entry_clock() : 0;
     int status = entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
     if (status < 0) {
         /* the exception goes to the caller */
@@ -1157,6 +1225,10 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     }
     else if (entry->node_count > 0) {
         status = replay(entry, found, outputs);
+    }
+    if (MG_UNLIKELY(start != 0)) {
+        entry->profile.graph += mg_entry_clock() - start;
+        entry->profile.runs++;
     }
     if (status < 0) { /* the graph stopped half-way, perhaps in a no_grad block */
         PyObject *type, *value, *traceback;
@@ -1207,10 +1279,12 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     for (int i = 0; i < entry->kept_count; i++) {
         Py_XDECREF(registers[entry->kept[i]]);
     }
-    for (int i = 0; i < entry->output_count + entry->plan.count; i++) {
+    for (int i = 0; i < room; i++) {
         Py_XDECREF(outputs[i]);
     }
-    PyMem_Free(outputs);
+    if (outputs != small) {
+        PyMem_Free(outputs);
+    }
     Py_DECREF(entry);
     return result;
 }
@@ -1283,7 +1357,19 @@ entry_live_guards(MgEntry *self, PyObject *unused)
     return list;
 }
 
+static PyObject *
+entry_profile(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    const MgProfile *profile = &self->profile;
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "tries", (unsigned long long)profile->tries, "runs",
+                         (unsigned long long)profile->runs, "guard", (unsigned long long)profile->guard, "graph",
+                         (unsigned long long)profile->graph, "whole", (unsigned long long)profile->whole);
+}
+
 static PyMethodDef entry_methods[] = {
+    {"profile", (PyCFunction)entry_profile, METH_NOARGS,
+     "Counts, and times in nanoseconds, from the calls while profiling was on."},
     {"live_guards", (PyCFunction)entry_live_guards, METH_NOARGS,
      "The guards that are checked on every call, as texts."},
     {"guard_figures", (PyCFunction)entry_guard_figures, METH_NOARGS,

@@ -10,6 +10,13 @@
 /* One operation of the graph, ready to be executed; see entry.c. */
 typedef struct MgOperation MgOperation;
 
+/* Where the time goes, in nanoseconds, while somebody wants to know. */
+typedef struct {
+    int is_on;
+    uint64_t tries, runs;         /* of its guards, and of the graph */
+    uint64_t guard, graph, whole; /* `whole` is from the start of the guards, of runs only */
+} MgProfile;
+
 typedef struct {
     PyObject_HEAD
     MgProgram guards;
@@ -37,6 +44,7 @@ typedef struct {
     int *managers;        /* owned: nodes of the plan: torch's context managers that are open at a break */
     int manager_count;
     uint64_t hits;
+    MgProfile profile;
     uint64_t last_run; /* the number of its last run among those of its callable */
 } MgEntry;
 
@@ -54,6 +62,8 @@ PyObject *mg_entry_describe(MgEntry *entry);
 int mg_entry_prepare(MgEntry *entry);
 
 void mg_entry_forget_inputs(MgEntry *entry); /* lets go of the tensors that the capture saw */
+uint64_t mg_entry_clock(void);               /* nanoseconds on a clock that only goes forward */
+
 /* The backend's own guard on the inputs: 1, 0 or -1. */
 int mg_entry_check(const MgEntry *entry, const MgRegisters *registers);
 

@@ -44,6 +44,7 @@ from magneto._control import (  # noqa: E402
     substitute_in_graph,
 )
 from magneto._counters import counters  # noqa: E402
+from magneto._profile import profile  # noqa: E402
 from magneto._report import cache_entries, explain  # noqa: E402
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ __all__ = [
     "mark_static",
     "maybe_mark_dynamic",
     "nonstrict_trace",
+    "profile",
     "reset",
     "run",
     "set_stance",

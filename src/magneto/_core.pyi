@@ -68,6 +68,9 @@ class Entry:
     def operations(self) -> int: ...
     @property
     def symbols(self) -> Any: ...
+    def profile(self) -> dict[str, int]:
+        """Counts, and times in nanoseconds, from the calls while profiling was on."""
+
     def live_guards(self) -> list[str]:
         """The guards that are checked on every call, as texts; not those on tensors that are found without looking."""
 
@@ -115,6 +118,7 @@ class Compiled:
     def failures(self) -> int: ...
     @property
     def fullgraph(self) -> bool: ...
+    profiling: int
     limit: int
     breaks: int
     forced: int
