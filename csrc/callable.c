@@ -169,6 +169,16 @@ add_entry(MgCompiled *self, MgEntry *entry)
     return MG_OK;
 }
 
+/* Whether torch's global state is that of the entry: 1, 0 or -1; 2 if the entries changed meanwhile, since that may run
+ * code and let other threads run. */
+static int
+check_state(MgCompiled *self, MgEntry *entry)
+{
+    uint64_t changes = self->changes;
+    int good = mg_guard_same_state(&entry->guards);
+    return good >= 0 && self->changes != changes ? 2 : good;
+}
+
 /* The backend's own guard, after which the registers are still good: 1, 0 or -1; 2 if the entries changed meanwhile. */
 static int
 run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, MgRegisters *registers)
@@ -178,16 +188,12 @@ run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, MgRegist
     }
     int failed;
     uint64_t changes = self->changes;
-    Py_INCREF(entry);
     int good = mg_entry_check(entry, registers); /* may run any code */
     if (good >= 0 && self->changes != changes) {
-        good = 2;
+        return 2;
     }
-    else if (good > 0) {
-        good = mg_guard_run(&entry->guards, arguments, registers, &failed);
-    }
-    Py_DECREF(entry);
-    return good;
+    good = good > 0 ? check_state(self, entry) : good;
+    return good == 1 ? mg_guard_run(&entry->guards, arguments, registers, &failed) : good;
 }
 
 /* Tries an entry of a list: 1 with its result, or NULL and *exit; 0 if it does not fit, 2 if the entries changed
@@ -196,16 +202,16 @@ static int
 try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *arguments, PyObject **result, MgExit **exit)
 {
     int failed;
-    MgEntry *entry = entries[index];
-    MgRegisters registers = {.values = mg_guard_take_room(&entry->guards)};
-    if (registers.values == NULL) {
-        return -1;
-    }
-    Py_INCREF(entry);
+    MgEntry *entry = (MgEntry *)Py_NewRef((PyObject *)entries[index]);
+    MgRegisters registers = {.values = NULL};
     entry->profile.is_on = self->profiling;
     uint64_t start = MG_UNLIKELY(self->profiling) ? mg_entry_clock() : 0;
-    int good = mg_guard_run(&entry->guards, arguments, &registers, &failed);
-    if (good > 0) {
+    int good = check_state(self, entry);
+    if (good == 1) {
+        registers.values = mg_guard_take_room(&entry->guards);
+        good = registers.values == NULL ? -1 : mg_guard_run(&entry->guards, arguments, &registers, &failed);
+    }
+    if (good == 1) {
         good = run_check(self, entry, arguments, &registers);
     }
     if (MG_UNLIKELY(start != 0)) {
@@ -223,7 +229,9 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
             entry->profile.whole += mg_entry_clock() - start;
         }
     }
-    mg_guard_give_room(&entry->guards, registers.values);
+    if (registers.values != NULL) {
+        mg_guard_give_room(&entry->guards, registers.values);
+    }
     Py_DECREF(entry);
     return good;
 }
@@ -252,7 +260,8 @@ check_decision(MgEntry **entries, int entry_count, MgEntry **candidates, int cou
     return MG_OK;
 }
 
-/* Finds an entry whose guards hold and runs it. The result, or NULL and *exit; *found says whether there was one. */
+/* Finds an entry whose guards hold and runs it. The result, or NULL and *exit; *found says whether there was one, and is 2
+ * if the entries changed meanwhile: then it must be tried again. */
 static PyObject *
 try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *decision, PyObject *const *arguments,
             int *found, MgExit **exit)
@@ -279,7 +288,7 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *de
                 int has_check = candidates[i]->check != NULL;
                 int good = try_entry(self, candidates, i, arguments, &result, exit);
                 if (good != 0) {
-                    *found = good == 2 ? 0 : good;
+                    *found = good;
                     return result;
                 }
                 if (has_check) { /* it may have run any code, and another thread may have asked meanwhile */
@@ -292,11 +301,24 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *de
     for (int i = 0; i < entry_count; i++) {
         int good = try_entry(self, entries, i, arguments, &result, exit);
         if (good != 0) {
-            *found = good == 2 ? 0 : good;
+            *found = good;
             return result;
         }
     }
     return NULL;
+}
+
+/* The same for the callable's own entries. */
+static PyObject *
+try_own(MgCompiled *self, PyObject *const *arguments, int *found, MgExit **exit)
+{
+    PyObject *result;
+    int tries = 0;
+    do {
+        result = try_entries(self, self->entries, self->entry_count, &self->decision, arguments, found, exit);
+    } while (MG_UNLIKELY(*found == 2) && ++tries < 100);
+    *found = *found == 2 ? 0 : *found;
+    return result;
 }
 
 /* Why no entry fits, as a list of texts. New. */
@@ -310,8 +332,10 @@ explain_miss(MgCompiled *self, PyObject *const *arguments)
         int failed = -1;
         PyObject *text = NULL;
         if (registers != NULL && mg_guard_run_all(&entry->guards, arguments, registers, &failed) == 0) {
-            text = failed >= 0 ? mg_guard_reason(&entry->guards, failed, registers)
-                               : PyUnicode_FromString("torch's global state");
+            text = mg_guard_reason(&entry->guards, failed, registers);
+        }
+        else if (!PyErr_Occurred() && mg_guard_same_state(&entry->guards) == 0) {
+            text = PyUnicode_FromString("torch's global state");
         }
         else if (!PyErr_Occurred()) {
             text = entry->check == NULL ? NULL : PyObject_GetAttrString(entry->check, "text");
@@ -712,7 +736,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         goto done;
     }
     if (fits > 0) {
-        result = try_entries(self, self->entries, self->entry_count, &self->decision, bound.values, &found, &exit);
+        result = try_own(self, bound.values, &found, &exit);
         if (found != 0) {
             goto done;
         }
@@ -752,7 +776,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         goto done;
     }
     if (self->changes != changes) { /* another thread may have captured the same meanwhile */
-        result = try_entries(self, self->entries, self->entry_count, &self->decision, bound.values, &found, &exit);
+        result = try_own(self, bound.values, &found, &exit);
         if (found != 0) {
             Py_DECREF(entry);
             goto done;
@@ -760,7 +784,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     int status = add_entry(self, entry);
     if (status == MG_OK) { /* run it as on any later call */
-        result = try_entries(self, self->entries, self->entry_count, &self->decision, bound.values, &found, &exit);
+        result = try_own(self, bound.values, &found, &exit);
         if (found == 0 && !PyErr_Occurred()) { /* its guards do not hold for the very call it was made from */
             PyErr_Clear();
             result = call_plainly(self, args, nargsf, kwnames);
@@ -900,9 +924,16 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     if (point->given_up || point->globals != frame->f_globals || mg_capture_current != NULL) {
         return MG_CONTINUE_PLAIN;
     }
-    int found = 0;
-    *result = try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, exit);
-    if (found == 0) {
+    int found = 2;
+    for (int tries = 0; found == 2 && tries < 100; tries++) {
+        point = find_point(self, frame, offset, depth, empty); /* trying may have let others run */
+        if (point == NULL) {
+            return MG_CONTINUE_ERROR;
+        }
+        *result =
+            try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, exit);
+    }
+    if (found == 0 || found == 2) {
         MgStance stance = mg_stance_get();
         int wanted = stance == MG_STANCE_DEFAULT || stance == MG_STANCE_EAGER_THEN_COMPILE
                          ? 1
@@ -948,6 +979,9 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         }
         *result =
             try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, exit);
+        if (found == 2) { /* others have run: the frame goes on as it is */
+            return MG_CONTINUE_PLAIN;
+        }
         if (found == 0) {
             point = find_point(self, frame, offset, depth, empty);
             if (point != NULL) {

@@ -919,12 +919,9 @@ mg_fast_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registe
     if (MG_UNLIKELY(fast->busy)) {
         return MG_FAST_UNKNOWN;
     }
-    int good = mg_guard_same_state(program);
-    if (good == 1) {
-        fast->busy = 1;
-        good = run_ops(program, arguments, registers->values, failed);
-        fast->busy = 0;
-    }
+    fast->busy = 1;
+    int good = run_ops(program, arguments, registers->values, failed);
+    fast->busy = 0;
     if (MG_LIKELY(good == 1)) {
         registers->fast = fast;
         program->quick++;

@@ -11,7 +11,7 @@
 void mg_fast_arm(MgProgram *program, PyObject *const *registers);
 
 /* 1 if all guards hold: then registers->fast is set, and the values of live and kept registers are. 0 if one does not:
- * *failed says which, -1 for the global state. MG_FAST_UNKNOWN, or -1 with an exception. */
+ * *failed says which. MG_FAST_UNKNOWN, or -1 with an exception. */
 int mg_fast_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed);
 
 /* The inputs of the graph that are pinned, borrowed; NULL for those that are in their registers. */

@@ -322,9 +322,13 @@ mg_guard_same_state(MgProgram *program)
 {
     MgState now;
     int words = mg_layout_read_state(&now);
-    if (MG_LIKELY(words && program->words_known && now.flags == program->words.flags &&
-                  now.included == program->words.included && now.excluded == program->words.excluded)) {
-        return mg_rules_same_extra_state(program->state);
+    if (MG_LIKELY(words && program->words_known)) {
+        if (now.flags != program->words.flags) {
+            return 0;
+        }
+        if (now.included == program->words.included && now.excluded == program->words.excluded) {
+            return mg_rules_same_extra_state(program->state);
+        }
     }
     PyObject *state = mg_rules_read_state();
     if (state == NULL) {
@@ -355,7 +359,7 @@ mg_guard_run_all(MgProgram *program, PyObject *const *arguments, PyObject **regi
             }
         }
     }
-    return mg_guard_same_state(program);
+    return 1;
 }
 
 /* What the quick way gave must be what all steps give. MG_OK or MG_ERR. */

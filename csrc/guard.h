@@ -7,8 +7,12 @@
 /* Compiles the guards of a capture. MG_OK or MG_ERR. */
 int mg_guard_compile(MgProgram *program, MgCapture *capture);
 
-/* Runs the program on the arguments of a call, the quick way if it can. 1 with the registers filled (there is room for
- * them), or 0; -1 with an exception. *failed is the index of the check that failed, or -1. */
+/* 1 if torch's global state is what it was, 0 or -1. Comes before all else: it may run Python code of torch's, and so let
+ * other threads run. */
+int mg_guard_same_state(MgProgram *program);
+
+/* Runs the program on the arguments of a call, the quick way if it can; runs no Python code. 1 with the registers filled
+ * (there is room for them), or 0; -1 with an exception. *failed is the index of the check that failed. */
 int mg_guard_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed);
 
 /* The same, by every step and check. */
@@ -23,9 +27,6 @@ void mg_guard_give_room(MgProgram *program, PyObject **room);
 
 /* One check: 1, 0 or -1. */
 int mg_guard_check(MgCheck *check, PyObject **registers);
-
-/* 1 if torch's global state is what it was, 0 or -1. */
-int mg_guard_same_state(MgProgram *program);
 
 /* How guards are run: 0 all of them, 1 the quick way, 2 both, and a difference is an error. */
 extern int mg_guard_mode;
