@@ -132,3 +132,12 @@ def test_captured_as_well_as_by_torch_compile(name: str) -> None:
         assert not as_good, "it is as good now: take it off the list"
         pytest.xfail(WORSE[name])
     assert as_good, f"{vars(ours)} by magneto, {vars(theirs)} by torch.compile\n{text}"
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("hundred turns")])
+def test_a_loop_has_a_constant_number_of_graphs(name: str) -> None:
+    text, steps = PROGRAMS[name]
+    short = count(magneto.compile, text.replace("range(100)", "range(10)"), steps[0])
+    full = count(magneto.compile, text, steps[0])
+    assert full.graphs == short.graphs <= 6
+    assert full.operations > 5 * short.operations
