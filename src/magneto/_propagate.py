@@ -243,6 +243,9 @@ def propagate(
         depends on data, `?` if its result can't be held by a graph, `x` if it raised.
     """
     outcome = _propagate(kind, target, args, kwargs or {}, inputs)
+    constants = fake_mode().fake_tensor_converter.constant_storage_mapping
+    if constants:  # torch never forgets one, and each is of this operation alone
+        constants.clear()
     if expected is not None and not _same(outcome, expected):
         raise AssertionError(
             f"{target} with {inputs}, {args}, {kwargs}: {outcome}, but the cache has {expected}"

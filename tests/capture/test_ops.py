@@ -77,7 +77,7 @@ def test_the_table_names_operations_that_exist() -> None:
     assert sorted(SYMBOLIC - names) == []
 
 
-@pytest.mark.no_leak_hunt(reason="runs for minutes, and torch keeps caches of its own")
+@pytest.mark.no_leak_hunt("runs for minutes, and torch keeps caches of its own")
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_operations(shard: int) -> None:
     wrong: list[str] = []

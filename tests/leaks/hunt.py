@@ -130,6 +130,7 @@ class Hunter:
             if before is not None:
                 _core.interpret_all(before)
             self.forget_finished_fixtures(item)
+            item._report_sections.clear()  # what it printed
 
     def terminal(self, item: pytest.Item) -> pytest.TerminalReporter:
         return item.config.pluginmanager.get_plugin("terminalreporter")  # type: ignore[no-any-return]
@@ -179,7 +180,7 @@ class Hunter:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         mark = item.get_closest_marker("no_leak_hunt")
         if mark is not None:
-            reason = mark.args[0]
+            reason = mark.args[0] if mark.args else mark.kwargs["reason"]
             self.left_out[reason] = self.left_out.get(reason, 0) + 1
             item.session._setupstate.teardown_exact(nextitem)
         else:
@@ -240,8 +241,19 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def main(arguments: list[str]) -> int:
     options, rest = parse(arguments)
     hunter = Hunter(options.warmups, options.runs, options.interpreted)
-    # pytest's own records of each run would grow: no cache, no captured log, no rewriting of tracebacks.
-    rest = ["-q", "-p", "no:cacheprovider", "-p", "no:logging", "-p", "no:hypothesispytest", *rest]
+    # pytest's own records of each run would grow: no cache, no captured log, no list of warnings.
+    rest = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:logging",
+        "-p",
+        "no:warnings",
+        "-p",
+        "no:hypothesispytest",
+        *rest,
+    ]
     status = pytest.main(rest, plugins=[hunter])
     return 1 if hunter.leaks else int(status)
 
