@@ -19,8 +19,8 @@ ALL = os.environ.get("MAGNETO_MODELS") == "all"
 NAMES = [name for name, case in cases.CASES.items() if ALL or case.fast]
 ONE_CALL = [name for name in NAMES if ALL or "cache" not in name and "generate" not in name]
 
-# Where our graphs are not as good as those of torch.compile, and why. With so many breaks the second call is not yet the
-# last that captures, either.
+# Where our graphs are not as good as those of torch.compile, and why. With so many breaks, the second call is not yet
+# the last that captures.
 VMAP = "torch.vmap, which associative_scan uses on a CPU, is not captured: breaks"
 DIFFERENT: dict[str, str] = {
     "Mamba": VMAP,
