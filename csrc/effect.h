@@ -8,8 +8,9 @@ typedef enum {
     MG_EFFECT_DICT_SET, /* target[key] = value, or the deletion of key if value is -1 */
     MG_EFFECT_SLOT_SET, /* the slot `key` of target */
     MG_EFFECT_CELL_SET,
-    MG_EFFECT_LIST_TAIL, /* target[index:] = value */
-    MG_EFFECT_REPLACE,   /* the whole content of a dict or set becomes that of value */
+    MG_EFFECT_LIST_TAIL,   /* target[index:] = value */
+    MG_EFFECT_LIST_EXTEND, /* value comes behind what is there: other threads may have added to it meanwhile */
+    MG_EFFECT_REPLACE,     /* the whole content of a dict or set becomes that of value */
 } MgEffectKind;
 
 /* A write to outside that captured code made. */

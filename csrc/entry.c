@@ -88,9 +88,10 @@ list_effects(Maker *maker, MgRecord *record)
         return MG_OK;
     }
     PyObject *tail = PyList_GetSlice(now, same, PyList_GET_SIZE(now));
+    MgEffectKind kind = same == PyList_GET_SIZE(before) ? MG_EFFECT_LIST_EXTEND : MG_EFFECT_LIST_TAIL;
     int result = tail == NULL || PyList_Append(maker->planner.capture->keep, tail) < 0
                      ? MG_ERR
-                     : add_effect(maker, MG_EFFECT_LIST_TAIL, record->source, NULL, same, tail);
+                     : add_effect(maker, kind, record->source, NULL, same, tail);
     Py_XDECREF(tail);
     return result;
 }
@@ -262,6 +263,8 @@ apply_effect(const MgEffect *effect, PyObject *target, PyObject *value)
             return PyCell_Set(target, value);
         case MG_EFFECT_LIST_TAIL:
             return PyList_SetSlice(target, effect->index, PyList_GET_SIZE(target), value);
+        case MG_EFFECT_LIST_EXTEND:
+            return PyList_SetSlice(target, PyList_GET_SIZE(target), PyList_GET_SIZE(target), value);
         case MG_EFFECT_REPLACE:
             return replace_content(target, value);
     }

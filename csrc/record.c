@@ -981,7 +981,8 @@ mg_record_compare(MgCapture *capture, int operation, PyObject *left, PyObject *r
 {
     static const char *const names[6] = {"lt", "le", "eq", "ne", "gt", "ge"};
     static const int reflected[6] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
-    if (!mg_is_twin(left)) { /* a number does not know tensors: the tensor is asked, as TorchDynamo records it */
+    if (!mg_is_twin(left) &&
+        mg_is_twin(right)) { /* a number does not know tensors: the tensor is asked, as TorchDynamo records it */
         PyObject *number = left;
         left = right;
         right = number;
