@@ -872,6 +872,7 @@ def test_run_uses_what_there_is():
 # --- functions that are called whole ---
 
 
+@pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
 @pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 def test_logging_is_one_break(caplog):
     log = logging.getLogger("magneto.tests.control")
@@ -916,6 +917,7 @@ def test_seeding_is_one_break():
     assert len(magneto.explain(f)(X, 1).break_reasons) == 1
 
 
+@pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
 @pytest.mark.parametrize("source", [magneto.config, torch._dynamo.config])
 def test_logging_functions_can_be_ignored(source, caplog):
     log, other = logging.getLogger("magneto.tests.one"), logging.getLogger("magneto.tests.other")

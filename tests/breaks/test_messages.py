@@ -398,6 +398,7 @@ def test_torch_logs_in_the_environment(tmp_path):
     assert done.stderr.count("Recompiling function f") == 1
 
 
+@pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
 def test_verbose_shows_the_stack(caplog):
     with magneto.config.patch(verbose=True), caplog.at_level(logging.INFO, logger="magneto"):
         eager(program)(X)
