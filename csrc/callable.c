@@ -810,7 +810,7 @@ done:
 static int
 find_empty(MgFrame *frame, int offset, int depth, uint8_t *empty)
 {
-    if (depth > 8 * EMPTY_BYTES) {
+    if (depth >= 8 * EMPTY_BYTES) {
         return MG_ERR;
     }
     memset(empty, 0, EMPTY_BYTES);
@@ -860,16 +860,20 @@ path_of(const MgProgram *guards, int step)
     return mg_source_path(&at->source, at->base < 0 ? 0 : path_of(guards, at->base));
 }
 
-/* A point has entries, and none fits: finds the plain values that two of them do not like. MG_OK or MG_ERR. */
+/* None of these entries of a point fits: finds the plain values that two of them do not like. MG_OK or MG_ERR. */
 static int
-note_changes(MgPoint *point, MgFrame *frame)
+find_changes(PyObject *entries, MgFrame *frame, MgPaths *changes)
 {
     MgPaths once = {.count = 0};
-    for (int i = 0; i < point->entry_count; i++) {
-        MgProgram *guards = &point->entries[i]->guards;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++) {
+        MgProgram *guards = &((MgEntry *)PyTuple_GET_ITEM(entries, i))->guards;
         PyObject **registers = PyMem_Malloc(sizeof(PyObject *) * (size_t)(guards->step_count + 1));
+        if (registers == NULL) {
+            PyErr_NoMemory();
+            return MG_ERR;
+        }
         int failed = -1;
-        int fits = registers == NULL ? -1 : mg_guard_run_all(guards, frame->localsplus, registers, &failed);
+        int fits = mg_guard_run_all(guards, frame->localsplus, registers, &failed);
         PyMem_Free(registers);
         if (fits < 0) {
             return MG_ERR;
@@ -879,11 +883,33 @@ note_changes(MgPoint *point, MgFrame *frame)
         }
         uint64_t path = path_of(guards, guards->checks[failed].source);
         if (mg_paths_have(&once, path)) {
-            mg_paths_add(&point->changing, path);
+            mg_paths_add(changes, path);
         }
         mg_paths_add(&once, path);
     }
     return MG_OK;
+}
+
+/* What changes from call to call at a point, as far as its entries tell; the point is found anew, since reading torch's
+ * state may let others run. NULL with an exception. */
+static MgPoint *
+note_changes(MgCompiled *self, MgPoint *point, MgFrame *frame, int offset, int depth, const uint8_t *empty)
+{
+    if (point->entry_count < 2) {
+        return point;
+    }
+    PyObject *entries = PyTuple_New(point->entry_count);
+    for (int i = 0; entries != NULL && i < point->entry_count; i++) {
+        PyTuple_SET_ITEM(entries, i, Py_NewRef((PyObject *)point->entries[i]));
+    }
+    MgPaths changes = {.count = 0};
+    int status = entries == NULL ? MG_ERR : find_changes(entries, frame, &changes);
+    Py_XDECREF(entries);
+    point = status < 0 ? NULL : find_point(self, frame, offset, depth, empty);
+    for (int i = 0; point != NULL && i < changes.count; i++) {
+        mg_paths_add(&point->changing, changes.items[i]);
+    }
+    return point;
 }
 
 static int
@@ -949,7 +975,8 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         if (point->entry_count >= limit) {
             return MG_CONTINUE_PLAIN;
         }
-        if (note_changes(point, frame) < 0) {
+        point = note_changes(self, point, frame, offset, depth, empty);
+        if (point == NULL) {
             return MG_CONTINUE_ERROR;
         }
         Subject subject = {.frame = frame, .next = next, .sp = sp};

@@ -109,13 +109,13 @@ eval_watched(PyThreadState *tstate, MgFrame *frame, int throwflag)
         PyObject *inner = mg_control_spared(frame->f_func);
         thread.owner = inner == NULL ? NULL : owner;
         thread.spared = inner; /* that of the wrapper's function is left alone too; what it calls is watched */
-        PyObject *result = _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+        PyObject *result = pass_on(tstate, frame, throwflag, hook.below);
         thread.owner = owner;
         thread.spared = spared;
         return result;
     }
     if (throwflag || mark == MG_MARK_SKIPPED || !is_worth_watching(frame)) {
-        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+        return pass_on(tstate, frame, throwflag, hook.below);
     }
     return mg_interp_watch(tstate, frame, owner);
 }

@@ -18,7 +18,9 @@ struct MgLazy {
 int
 mg_lazy_fits(PyObject *value)
 {
-    return PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyUnicode_CheckExact(value);
+    /* there is only one empty string */
+    return PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+           (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) > 0);
 }
 
 /* An object of the same value and another identity. New. */
@@ -51,9 +53,6 @@ mg_lazy_new(MgCapture *capture, PyObject *value, MgSource *source)
     PyObject *copy = copy_of(value);
     if (copy == NULL) {
         return NULL;
-    }
-    if (copy == value) { /* the empty string has no copy */
-        return mg_capture_guard(capture, MG_GUARD_VALUE, source, value) < 0 ? NULL : copy;
     }
     grown[capture->lazy_count++] = (MgLazy){Py_NewRef(copy), value, source, 0};
     return copy;

@@ -7,7 +7,7 @@
 /* What captured code sees of a plain value that the root frame holds, at `source`: a copy that is known by its identity. New. */
 PyObject *mg_lazy_new(MgCapture *capture, PyObject *value, MgSource *source);
 
-/* 1 if a value may be seen that way: numbers but no bools, strings. */
+/* 1 if a value may be seen that way: numbers but no bools, strings that are not empty. */
 int mg_lazy_fits(PyObject *value);
 
 /* The source of such a copy, and what it is a copy of; or NULL. Borrowed. */

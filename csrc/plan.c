@@ -193,7 +193,8 @@ content_of(PyObject *value, PyTypeObject *base)
     }
     if (is_plain_exception(base)) { /* one that was raised has a traceback, which can't be made again */
         PyBaseExceptionObject *exc = (PyBaseExceptionObject *)value;
-        int fresh = exc->traceback == NULL && exc->context == NULL && exc->cause == NULL && exc->notes == NULL;
+        int fresh = exc->traceback == NULL && exc->context == NULL && exc->cause == NULL && exc->notes == NULL &&
+                    !exc->suppress_context;
         return fresh ? Py_XNewRef(exc->args) : NULL;
     }
     if (base == &PyLong_Type) {
