@@ -436,6 +436,7 @@ def numbers(x, y):
         autocast,
         summed,
         rows,
+        reflected,
         numbers,
         given_back,
     ],

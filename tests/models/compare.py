@@ -92,8 +92,9 @@ def as_good(ours: list[list[str]], theirs: list[list[str]], whole: bool) -> bool
     our_calls, their_calls = [sum(graphs, []) for graphs in (ours, theirs)]
     if our_calls == their_calls:
         return len(ours) <= len(theirs)
-    rest = iter(our_calls)
-    return not whole and all(call in rest for call in their_calls)
+    rest = iter(our_calls)  # a graph more than they have must hold a call more than they capture
+    more = len(our_calls) - len(their_calls) >= len(ours) - len(theirs)
+    return not whole and more and all(call in rest for call in their_calls)
 
 
 def by_magneto(target: Any, backend: Any) -> Any:
