@@ -4,6 +4,7 @@
  * being the one that is remembered still. */
 #include "answer.h"
 
+#include "record.h"
 #include "rules.h"
 #include "world.h"
 #include "worldbase.h"
@@ -105,6 +106,74 @@ mg_answer_query(MgCapture *capture, PyObject *callable, PyObject *const *args, P
 done:
     Py_XDECREF(question);
     return answer;
+}
+
+/* The answers to the questions as they are now, from which later queries are served. */
+static PyObject *
+note_settings(MgCapture *capture, PyObject *questions)
+{
+    PyObject *answers = PyTuple_New(PyTuple_GET_SIZE(questions));
+    for (Py_ssize_t i = 0; answers != NULL && i < PyTuple_GET_SIZE(questions); i++) {
+        PyObject *answer = PyObject_CallNoArgs(PyTuple_GET_ITEM(questions, i));
+        PyObject *question = answer == NULL ? NULL : PyTuple_Pack(1, PyTuple_GET_ITEM(questions, i));
+        if (question == NULL || PyDict_SetItem(capture->queries, question, answer) < 0) {
+            Py_CLEAR(answers);
+            Py_XDECREF(answer);
+        }
+        else {
+            PyTuple_SET_ITEM(answers, i, answer);
+        }
+        Py_XDECREF(question);
+    }
+    return answers;
+}
+
+PyObject *
+mg_answer_set(MgCapture *capture, PyObject *function, PyObject *parts, PyObject *const *args, Py_ssize_t count,
+              PyObject *kwnames)
+{
+    PyObject *questions = PyTuple_GET_ITEM(parts, 0), *tell = PyTuple_GET_ITEM(parts, 1);
+    PyObject *maker = PyTuple_GET_ITEM(parts, 2), *show = PyTuple_GET_ITEM(parts, 3);
+    PyObject *undo = NULL, *names = NULL, *result = NULL, *answers = NULL, *exposed = NULL;
+    if (kwnames != NULL || count < 1 || (count == 2 && args[1] != Py_False) || count > 2 ||
+        (exposed = mg_world_expose(capture, args[0])) == NULL) {
+        return PyErr_Occurred() ? NULL : refuse(capture, function);
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(questions); i++) { /* what they were is guarded */
+        PyObject *answer = mg_answer_query(capture, PyTuple_GET_ITEM(questions, i), NULL, 0, NULL);
+        if (answer == NULL) {
+            goto done;
+        }
+        Py_DECREF(answer);
+    }
+    capture->suspended++;
+    undo = capture->settings != NULL ? Py_NewRef(PyTuple_GET_ITEM(capture->settings, 1)) : PyObject_CallNoArgs(tell);
+    names = undo == NULL ? NULL : PyObject_CallOneArg(show, exposed);
+    result = names == NULL ? NULL : PyObject_CallFunctionObjArgs(function, exposed, Py_False, NULL);
+    answers = result == NULL ? NULL : note_settings(capture, questions);
+    capture->suspended--;
+    if (answers != NULL) {
+        Py_XSETREF(capture->settings, PyTuple_Pack(3, function, undo, answers));
+    }
+    if (answers == NULL || capture->settings == NULL || mg_record_setting(capture, function, maker, names) < 0) {
+        Py_CLEAR(result);
+    }
+done:
+    Py_XDECREF(undo);
+    Py_XDECREF(names);
+    Py_XDECREF(answers);
+    Py_DECREF(exposed);
+    return result;
+}
+
+int
+mg_answer_undo(PyObject *settings)
+{
+    PyObject *result = settings == NULL
+                           ? Py_NewRef(Py_None)
+                           : PyObject_Call(PyTuple_GET_ITEM(settings, 0), PyTuple_GET_ITEM(settings, 1), NULL);
+    Py_XDECREF(result);
+    return result == NULL ? MG_ERR : MG_OK;
 }
 
 PyObject *

@@ -8,6 +8,14 @@
 PyObject *mg_answer_query(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                           PyObject *kwnames);
 
+/* Calls a function that changes settings of torch's, which queries tell: really done, and recorded. `parts` is what
+ * rules.py says of it. New. */
+PyObject *mg_answer_set(MgCapture *capture, PyObject *function, PyObject *parts, PyObject *const *args,
+                        Py_ssize_t count, PyObject *kwnames);
+
+/* Puts settings back: (function, arguments, ...), or NULL. */
+int mg_answer_undo(PyObject *settings);
+
 /* type.__subclasses__(class): guarded to give the same classes. New. */
 PyObject *mg_answer_subclasses(MgCapture *capture, PyObject *callable, PyObject *class);
 

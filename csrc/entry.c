@@ -5,6 +5,7 @@
  * returned. Nothing outside changes before the graph has run to its end. */
 #include "entry.h"
 
+#include "answer.h"
 #include "alias.h"
 #include "fast.h"
 #include "lazy.h"
@@ -299,6 +300,7 @@ entry_dealloc(MgEntry *self)
     PyMem_Free(self->frames);
     PyMem_Free(self->managers);
     Py_XDECREF(self->exit_state);
+    Py_XDECREF(self->settings);
     Py_XDECREF(self->symbols);
     PyMem_Free(self->operations);
     PyMem_Free(self->effects);
@@ -693,6 +695,7 @@ mg_entry_new(MgCapture *capture, PyObject *result)
         status = guard_addresses(capture);
     }
     if (status == MG_OK) {
+        entry->settings = Py_XNewRef(capture->settings);
         status = mg_guard_compile(&entry->guards, capture);
     }
     if (status == MG_OK) {
@@ -1236,7 +1239,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     if (status < 0) { /* the graph stopped half-way, perhaps in a no_grad block */
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
-        if (mg_rules_apply_state(entry->guards.state) < 0) {
+        if (mg_rules_apply_state(entry->guards.state) < 0 || mg_answer_undo(entry->settings) < 0) {
             PyErr_Clear();
         }
         PyErr_Restore(type, value, traceback);

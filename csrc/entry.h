@@ -40,6 +40,7 @@ typedef struct {
     MgExitFrame *frames;     /* owned: where it stops, or NULL if it returns */
     int frame_count;
     PyObject *symbols;    /* strong: the session that the symbols in the graph belong to; or NULL if it has none */
+    PyObject *settings;   /* strong: how to undo what the graph does to torch's settings, should it fail; or NULL */
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
     int *managers;        /* owned: nodes of the plan: torch's context managers that are open at a break */
     int manager_count;

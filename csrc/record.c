@@ -846,6 +846,27 @@ mg_record_exit(MgCapture *capture, PyObject *target, int node)
     return mg_record_enter(capture, target, args) < 0 ? MG_ERR : MG_OK;
 }
 
+int
+mg_record_setting(MgCapture *capture, PyObject *target, PyObject *maker, PyObject *names)
+{
+    PyObject *made = PyList_New(0);
+    for (Py_ssize_t i = 0; made != NULL && i < PyList_GET_SIZE(names); i++) {
+        PyObject *args = PyTuple_Pack(1, PyList_GET_ITEM(names, i));
+        int node = args == NULL ? -1 : mg_record_enter(capture, maker, args);
+        PyObject *ref = node < 0 ? NULL : new_ref(node);
+        if (ref == NULL || PyList_Append(made, ref) < 0) {
+            Py_CLEAR(made);
+        }
+        else {
+            capture->nodes[node].users++;
+        }
+        Py_XDECREF(ref);
+    }
+    PyObject *args = made == NULL ? NULL : PyTuple_Pack(2, made, Py_False);
+    Py_XDECREF(made);
+    return args == NULL || mg_record_enter(capture, target, args) < 0 ? MG_ERR : MG_OK;
+}
+
 PyObject *
 mg_record_item(MgCapture *capture, PyObject *twin, PyObject *type)
 {

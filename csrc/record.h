@@ -23,6 +23,9 @@ PyObject *mg_record_state(MgCapture *capture, PyObject *target, PyObject *const 
 int mg_record_enter(MgCapture *capture, PyObject *target, PyObject *args);
 int mg_record_exit(MgCapture *capture, PyObject *target, int node);
 
+/* A setting of torch's is changed: target([maker(name) for name in names], False). */
+int mg_record_setting(MgCapture *capture, PyObject *target, PyObject *maker, PyObject *names);
+
 /* Ends the capture for the reason that a propagation function gave as a text. */
 void mg_record_refuse(MgCapture *capture, PyObject *text);
 

@@ -28,6 +28,7 @@ typedef enum {
     RULE_POLYFILL, /* looked into in the shape of a Python function */
     RULE_FOLD,     /* the same for arguments that are all constants: its result is what it gives now */
     RULE_STATE,
+    RULE_SETTING, /* changes what queries tell */
     RULE_BREAK,
     RULE_VALUE,      /* breaks that tell more: the value of a tensor, */
     RULE_OUTPUT,     /* input and output, */
@@ -81,6 +82,7 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_POLYFILL] = "polyfill",
     [RULE_FOLD] = "fold",
     [RULE_STATE] = "state",
+    [RULE_SETTING] = "setting",
     [RULE_BREAK] = "break",
     [RULE_VALUE] = "value",
     [RULE_OUTPUT] = "output",
@@ -138,12 +140,14 @@ static struct {
     PyObject *restore_state;  /* callable: puts a state back */
     PyObject *hold_casts;     /* callable: keeps autocast's cache, or lets it go */
     PyObject *managers;       /* __enter__ -> (enter function, exit function, names of its arguments, what it notes) */
+    PyObject *setters;        /* functions that change settings -> what they are asked for; see rules.py */
     PyObject *operator_abs;   /* what abs() is on a tensor */
     PyObject *operators;      /* names of methods of tensors -> functions of the module operator */
     PyObject *kept_types;     /* immutable C types whose instances can't be made again */
     PyObject *attributes;     /* names of attributes of tensors that follow from the metadata */
     PyObject *polyfills;      /* C functions -> Python functions that do the same, to be inlined in their place */
     PyObject *value_types;    /* numpy's scalars */
+    PyObject *arithmetic;     /* types of functions that are harmless on numbers: numpy's */
     PyObject *stand_ins;      /* Python's classes of numbers -> the dtypes that torch takes them for */
     PyObject *apart;          /* set of Python functions that C code calls for itself: no part of the program */
 } rules;
@@ -198,11 +202,13 @@ mg_rules_configure(PyObject *tables)
         {"restore_state", &rules.restore_state},
         {"hold_casts", &rules.hold_casts},
         {"managers", &rules.managers},
+        {"setters", &rules.setters},
         {"operator_abs", &rules.operator_abs},
         {"operators", &rules.operators},
         {"attributes", &rules.attributes},
         {"polyfills", &rules.polyfills},
         {"apart", &rules.apart},
+        {"arithmetic", &rules.arithmetic},
         {"stand_ins", &rules.stand_ins},
         {"value_types", &rules.value_types},
         {"kept_types", &rules.kept_types},
@@ -400,11 +406,16 @@ mg_rules_is_plain_state(PyObject *state)
 int
 mg_rules_restore_state(MgCapture *capture)
 {
-    if (rules.restore_state == NULL || capture->entry_state == NULL || capture->state == capture->entry_state) {
+    int set = capture->settings != NULL;
+    if (rules.restore_state == NULL || capture->entry_state == NULL ||
+        (capture->state == capture->entry_state && !set)) {
         return MG_OK; /* nothing has changed it */
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+    if (set && mg_answer_undo(capture->settings) < 0) {
+        PyErr_Clear();
+    }
     while (capture->managers != NULL && PyList_GET_SIZE(capture->managers) > 0) { /* left open by an abort */
         Py_ssize_t last = PyList_GET_SIZE(capture->managers) - 1;
         PyObject *item = Py_NewRef(PyList_GET_ITEM(capture->managers, last));
@@ -463,6 +474,9 @@ mg_rules_state_key(void)
         capture->suspended++;
         capture->state = mg_rules_read_state();
         capture->suspended--;
+    }
+    if (MG_UNLIKELY(capture->settings != NULL) && capture->state != NULL) {
+        return PyTuple_Pack(2, capture->state, PyTuple_GET_ITEM(capture->settings, 2));
     }
     return Py_XNewRef(capture->state);
 }
@@ -1057,6 +1071,11 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             Py_CLEAR(capture->state);
             return result;
         }
+        case RULE_SETTING: {
+            PyObject *parts = PyDict_GetItemWithError(rules.setters, callable);
+            return parts == NULL ? unknown_call(capture, callable)
+                                 : mg_answer_set(capture, callable, parts, args, count, kwnames);
+        }
         case RULE_ISINSTANCE:
         case RULE_ISSUBCLASS:
             return do_isinstance(capture, callable, args, count);
@@ -1314,6 +1333,27 @@ done:
     return result;
 }
 
+/* np.sqrt(2) and the like. Where it has no proper result numpy warns, or does as it was told. */
+static PyObject *
+call_arithmetic(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!mg_rules_is_number(args[i])) {
+            return unknown_call(capture, callable);
+        }
+    }
+    PyObject *result = kwnames != NULL ? NULL : PyObject_Vectorcall(callable, args, (size_t)count, NULL);
+    if (result != NULL && mg_rules_is_number(result)) {
+        double value = PyFloat_AsDouble(result);
+        if (!PyErr_Occurred() && value - value == 0) {
+            return result;
+        }
+    }
+    PyErr_Clear();
+    Py_XDECREF(result);
+    return unknown_call(capture, callable);
+}
+
 /* An outside weak reference is called. It is guarded by identity, and so is what it refers to. */
 static PyObject *
 call_weakref(MgCapture *capture, PyObject *reference)
@@ -1544,6 +1584,9 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     }
     if (PyType_Check(callable)) {
         return call_class(capture, (PyTypeObject *)callable, args, count, kwnames);
+    }
+    if (in_set(rules.arithmetic, (PyObject *)type)) {
+        return call_arithmetic(capture, callable, args, count, kwnames);
     }
     PyObject *gotten;
     if (kwnames == NULL && mg_route_getter(capture, callable, args, count, &gotten)) {

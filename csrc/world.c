@@ -945,6 +945,7 @@ enter_point(MgCapture *capture, MgFrame *frame)
             continue;
         }
         if (!mg_is_plain_value(value) && !mg_is_singleton(value) && !Py_IS_TYPE(value, &PyMethod_Type) &&
+            !Py_IS_TYPE(value, mg_torch.device) && !mg_rules_is_value_type(Py_TYPE(value)) &&
             mg_world_find(capture, value) == NULL && kind_of(value, source) == MG_KIND_OPAQUE) {
             if (new_record(capture, value, source, MG_KIND_OPAQUE, 1) == NULL) { /* an iterator, say: not guarded */
                 return MG_ERR;

@@ -110,3 +110,62 @@ class Unrecorded(torch.profiler.record_function):
 
     def __exit__(self, *exception: object) -> None:
         pass
+
+
+class Context:
+    """What the forward of a `torch.autograd.Function` is given as `ctx` where there will be no backward."""
+
+    saved_tensors = ()
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *args: Any) -> None:
+        self.dirty_tensors = args
+
+    def mark_non_differentiable(self, *args: Any) -> None:
+        self.non_differentiable = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        self.materialize_grads = value
+
+
+def _is_among(value: Any, items: Iterable[Any]) -> bool:
+    for item in items:  # noqa: SIM110 (no generator in captured code)
+        if value is item:
+            return True
+    return False
+
+
+def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """`torch.autograd.Function.apply` where no gradient can flow: only its forward counts."""
+    needs = tuple([isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args])
+    if kwargs or (torch.is_grad_enabled() and True in needs):
+        give_up("a torch.autograd.Function with a backward")
+    apart = cls.setup_context is not torch.autograd.function._SingleLevelFunction.setup_context
+    if apart and (cls.forward.__defaults__ or cls.forward.__kwdefaults__):
+        give_up("a torch.autograd.Function with default arguments")
+    ctx = Context(needs)
+    with torch.no_grad():
+        if apart:
+            output = cls.forward(*args)
+            cls.setup_context(ctx, args, output)
+        else:
+            output = cls.forward(ctx, *args)
+    dirty = getattr(ctx, "dirty_tensors", ())
+    outputs = output if isinstance(output, tuple) else (output,)
+    for value in outputs:
+        if isinstance(value, torch.Tensor):
+            for arg in args:
+                if value is arg and not _is_among(value, dirty):
+                    give_up("a torch.autograd.Function that gives back what it was given")
+    for value in dirty:
+        if not _is_among(value, args) or not _is_among(value, outputs):
+            give_up("a torch.autograd.Function with another use of mark_dirty")
+    return tuple(output) if isinstance(output, tuple) else output

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.nn import attention
 from torch.utils._device import DeviceContext
 
 from magneto import _control, _core, _polyfills
@@ -117,6 +118,17 @@ _MANAGERS: dict[
     ),
 }
 
+# Functions that change settings: what tells them, the arguments that set what is set now, and for the graph what makes
+# an item of the first argument, of which texts.
+_SETTERS: dict[Any, tuple[Any, ...]] = {
+    attention._sdpa_kernel: (
+        tuple(getattr(torch._C, f"_get_{name}_sdp_enabled") for name in attention._backend_names),
+        lambda: (attention._cur_sdpa_kernel_backends(), False),
+        attention._backend_from_string,
+        lambda backends: [backend.name for backend in backends],
+    ),
+}
+
 _HARMLESS_TYPES: tuple[type, ...] = (
     object, int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice,
     enumerate, zip, map, filter, reversed, property, staticmethod, classmethod, type(None), type(Ellipsis),
@@ -126,7 +138,7 @@ _HARMLESS_TYPES: tuple[type, ...] = (
     type(reversed([])), types.GeneratorType, types.MethodType, types.SimpleNamespace, functools.partial,
     types.GenericAlias, types.UnionType, types.MappingProxyType, operator.attrgetter, operator.itemgetter,
     operator.methodcaller, re.Pattern, re.Match, torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo,
-    torch.layout, torch.memory_format,
+    torch.layout, torch.memory_format, attention.SDPBackend,
 )  # fmt: skip
 
 _CONSTANT_TYPES: tuple[type, ...] = (
@@ -134,7 +146,7 @@ _CONSTANT_TYPES: tuple[type, ...] = (
     functools.partial, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator,
     operator.attrgetter, operator.itemgetter, operator.methodcaller,
     torch._ops._OpNamespace, torch._ops._Ops, range, slice, property, types.MappingProxyType,
-    weakref.ReferenceType, type(torch._C._VariableFunctions), re.Pattern, re.Match,
+    weakref.ReferenceType, type(torch._C._VariableFunctions), re.Pattern, re.Match, attention.SDPBackend,
 )  # fmt: skip
 
 # Functions of Python code in torch that are one node of the graph, as they are for torch.compile.
@@ -329,6 +341,7 @@ _POLYFILLS: dict[Any, Callable[..., Any]] = {
     object.__reduce_ex__: _polyfills.reduce_ex,
     object.__getstate__: _polyfills.getstate,
     torch.profiler.record_function: _polyfills.Unrecorded,
+    torch.autograd.Function.apply.__func__: _polyfills.apply_function,  # type: ignore[attr-defined]
 }
 
 
@@ -548,6 +561,7 @@ def tables() -> dict[str, Any]:
     calls.update(_named(_FALSE_FUNCTIONS, "false"))
     calls.update(_named(_COMPILING_FUNCTIONS, "is_compiling"))
     calls.update(_named(_BREAKING_FUNCTIONS, "break"))
+    calls.update(dict.fromkeys(_SETTERS, "setting"))
     numpy_types = _numpy_scalars()
     calls.update(_named(_OUTPUT_FUNCTIONS, "output"))
     calls.update((getattr(re, name), "fold") for name in _FOLDED_OF_RE)
@@ -564,6 +578,7 @@ def tables() -> dict[str, Any]:
         "harmless_types": harmless,
         "constant_types": set(_CONSTANT_TYPES) | _typing_types(),
         "value_types": numpy_types,
+        "arithmetic": {sys.modules["numpy"].ufunc} if numpy_types else set(),
         "kept_types": {re.Pattern, re.Match},
         "tensor_types": {torch.nn.Buffer},
         "graph_types": {range},
@@ -581,6 +596,7 @@ def tables() -> dict[str, Any]:
         "restore_state": _restore,
         "hold_casts": _hold_casts,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
+        "setters": _SETTERS,
         "polyfills": _POLYFILLS,
         "scripted": torch.jit.ScriptFunction,
         "stand_ins": {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128},

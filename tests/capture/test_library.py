@@ -822,6 +822,103 @@ n = np.int32(1)
 f(X)
 b = np.bool_(False)
 f(X)
+### numpy functions of numbers
+import numpy as np
+n = 4
+def f(x): return x * np.sqrt(n), str(np.log(2.0)), float(np.maximum(n, 7)), torch.full((2,), np.exp(1)), np.pi * x
+---
+f(X)
+n = 9
+f(X)
+f(Y)
+### autograd function without gradients
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, k, name=None):
+        ctx.save_for_backward(x)
+        ctx.k = k
+        ctx.set_materialize_grads(False)
+        return x.tanh() * ctx.k + len(ctx.needs_input_grad), None, name, torch.is_grad_enabled()
+    @staticmethod
+    def backward(ctx, g, *_): return g, None, None
+def f(x): return Scale.apply(x + 1, 3.0), Scale.apply(x, 2, "n"), torch.is_grad_enabled()
+---
+f(X)
+f(Y)
+torch.no_grad()(f)(X.clone().requires_grad_(True))
+### autograd function with setup_context
+class Both(torch.autograd.Function):
+    @staticmethod
+    def forward(x, y): return x + y, x * y
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        seen.append(len(output))
+    @staticmethod
+    def backward(ctx, a, b): return a, b
+seen = []
+def f(x): return Both.apply(x, x + 1)
+---
+f(X)
+f(Y)
+seen
+### autograd function in place
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        x.mul_(2)
+        return x
+    @staticmethod
+    def backward(ctx, g): return g * 2
+def f(x):
+    y = Double.apply(x)
+    return y, y is x
+---
+f(X)
+f(Y)
+X
+### autograd function over a parameter
+W = T(3).requires_grad_(True)
+class Times(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * W
+    @staticmethod
+    def backward(ctx, g): return g
+def f(x):
+    y = Times.apply(x)
+    return y, y.requires_grad, (y * W).requires_grad
+---
+f(X)
+f(Y)
+### kernels of attention
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention as attend
+kernels = [SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION]
+def on(): return torch.backends.cuda.flash_sdp_enabled()
+def f(x):
+    x = x.reshape(1, 1, *x.shape)
+    with sdpa_kernel(SDPBackend.MATH):
+        y = attend(x, x, x)
+        a = on()
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            b = on()
+        c = on()
+    with sdpa_kernel(kernels):
+        y = y + attend(x, x, x)
+    return y, a, b, c, on()
+---
+f(X)
+on()
+f(Y)
+torch.backends.cuda.enable_flash_sdp(False)
+f(X)
+on()
+torch.backends.cuda.enable_flash_sdp(True)
+f(X)
+kernels.append(SDPBackend.FLASH_ATTENTION)
+f(X)
+on()
 ### grad store
 W = T(3).requires_grad_(True)
 def f(x):

@@ -26,7 +26,6 @@ DIFFERENT: dict[str, str] = {
     "Mamba": VMAP,
     "Mamba, a mask, hidden states, labels": VMAP,
     "Mamba, generate()": VMAP,
-    "x-transformers, an encoder, a mask": "torch.nn.attention.sdpa_kernel is not captured: breaks",
 }
 
 pytestmark = [
