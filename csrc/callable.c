@@ -133,10 +133,9 @@ bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize
     for (int i = positional; i < positional + named; i++) {
         if (bound->values[i] == NULL) {
             PyObject *dict = function->func_kwdefaults;
-            bound->values[i] =
-                dict == NULL ? NULL : PyDict_GetItemWithError(dict, PyTuple_GET_ITEM(code->co_localsplusnames, i));
-            if (bound->values[i] == NULL) {
-                return PyErr_Occurred() ? -1 : 0;
+            bound->values[i] = dict == NULL ? NULL : mg_dict_find(dict, PyTuple_GET_ITEM(code->co_localsplusnames, i));
+            if (bound->values[i] == NULL || bound->values[i] == &mg_dict_unknown) {
+                return 0;
             }
         }
     }
@@ -204,6 +203,7 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
     int failed;
     MgEntry *entry = (MgEntry *)Py_NewRef((PyObject *)entries[index]);
     MgRegisters registers = {.values = NULL};
+    uint64_t changes = self->changes;
     entry->profile.is_on = self->profiling;
     uint64_t start = MG_UNLIKELY(self->profiling) ? mg_entry_clock() : 0;
     int good = check_state(self, entry);
@@ -220,7 +220,7 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
     }
     if (good == 1) {
         entry->last_run = ++self->runs;
-        if (index > 0) { /* most recent first */
+        if (index > 0 && entries[index] == entry) { /* most recent first; code that ran may have moved them already */
             memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)index);
             entries[0] = entry;
         }
@@ -231,6 +231,7 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
     }
     if (registers.values != NULL) {
         mg_guard_give_room(&entry->guards, registers.values);
+        good = good == 0 && self->changes != changes ? 2 : good;
     }
     Py_DECREF(entry);
     return good;
@@ -308,13 +309,18 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *de
     return NULL;
 }
 
-/* The same for the callable's own entries. */
+/* The same for the callable's own entries, if they are still those of the code that the arguments were bound for. */
 static PyObject *
-try_own(MgCompiled *self, PyObject *const *arguments, int *found, MgExit **exit)
+try_own(MgCompiled *self, PyObject *code, PyObject *const *arguments, int *found, MgExit **exit)
 {
-    PyObject *result;
+    PyObject *result = NULL;
     int tries = 0;
+    *found = 0;
+    *exit = NULL;
     do {
+        if (MG_UNLIKELY(self->code != code)) {
+            return NULL;
+        }
         result = try_entries(self, self->entries, self->entry_count, &self->decision, arguments, found, exit);
     } while (MG_UNLIKELY(*found == 2) && ++tries < 100);
     *found = *found == 2 ? 0 : *found;
@@ -710,6 +716,27 @@ call_elsewhere(MgCompiled *self, MgStance stance, PyObject *const *args, size_t 
     return result;
 }
 
+/* Entries are made for a code, whose arguments they look at: with another one they go. */
+static void
+take_code(MgCompiled *self, PyObject *code)
+{
+    PyObject *before = self->code;
+    MgEntry **entries = self->entries;
+    int count = self->entry_count;
+    mg_dispatch_free(self->decision.dispatch);
+    self->decision = (MgDecision){0};
+    self->code = Py_NewRef(code);
+    self->entries = NULL;
+    self->entry_count = self->entry_room = 0;
+    self->changes++;
+    self->failures = self->skip = self->told = self->warm = 0;
+    for (int i = 0; i < count; i++) { /* from here on, any code can run */
+        Py_DECREF(entries[i]);
+    }
+    PyMem_Free(entries);
+    Py_XDECREF(before);
+}
+
 static PyObject *
 compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -726,6 +753,10 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
                                                      (stance == MG_STANCE_FORCE_BACKEND && !self->forced))) {
         return call_elsewhere(self, stance, args, nargsf, kwnames);
     }
+    if (MG_UNLIKELY(PyFunction_GET_CODE(function) != self->code)) {
+        take_code(self, PyFunction_GET_CODE(function));
+    }
+    PyObject *code = PyFunction_GET_CODE(function); /* kept alive as long as it is that of the callable */
     Bound bound;
     int fits = bind((PyFunctionObject *)function, object, args, PyVectorcall_NARGS(nargsf), kwnames, &bound);
     PyObject *result = NULL;
@@ -736,13 +767,14 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         goto done;
     }
     if (fits > 0) {
-        result = try_own(self, bound.values, &found, &exit);
+        result = try_own(self, code, bound.values, &found, &exit);
         if (found != 0) {
             goto done;
         }
     }
-    int wanted =
-        stance == MG_STANCE_DEFAULT ? 1 : may_capture(self, stance, (PyCodeObject *)PyFunction_GET_CODE(function));
+    int wanted = stance == MG_STANCE_DEFAULT || fits == 0
+                     ? 1
+                     : may_capture(self, stance, (PyCodeObject *)PyFunction_GET_CODE(function));
     if (wanted < 0) {
         goto done;
     }
@@ -758,7 +790,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         }
         self->told = enough ? limit + 1 : 0;
     }
-    if (fits == 0 || self->plain || self->skip > 0 || self->entry_count >= limit) {
+    if (fits == 0 || self->code != code || self->plain || self->skip > 0 || self->entry_count >= limit) {
         self->skip -= self->skip > 0;
         result = call_plainly(self, args, nargsf, kwnames);
         goto done;
@@ -775,8 +807,13 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         }
         goto done;
     }
+    if (self->code != code) {
+        Py_DECREF(entry);
+        result = call_plainly(self, args, nargsf, kwnames);
+        goto done;
+    }
     if (self->changes != changes) { /* another thread may have captured the same meanwhile */
-        result = try_own(self, bound.values, &found, &exit);
+        result = try_own(self, code, bound.values, &found, &exit);
         if (found != 0) {
             Py_DECREF(entry);
             goto done;
@@ -784,7 +821,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     int status = add_entry(self, entry);
     if (status == MG_OK) { /* run it as on any later call */
-        result = try_own(self, bound.values, &found, &exit);
+        result = try_own(self, code, bound.values, &found, &exit);
         if (found == 0 && !PyErr_Occurred()) { /* its guards do not hold for the very call it was made from */
             PyErr_Clear();
             result = call_plainly(self, args, nargsf, kwnames);
@@ -1038,6 +1075,7 @@ static int
 compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->function);
+    Py_VISIT(self->code);
     Py_VISIT(self->compile);
     Py_VISIT(self->failed);
     Py_VISIT(self->missed);
@@ -1092,6 +1130,7 @@ static int
 compiled_clear(MgCompiled *self)
 {
     Py_CLEAR(self->function);
+    Py_CLEAR(self->code);
     Py_CLEAR(self->compile);
     Py_CLEAR(self->failed);
     Py_CLEAR(self->missed);

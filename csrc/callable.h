@@ -28,6 +28,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function; /* strong: what is compiled */
+    PyObject *code;     /* strong: its code when it was last called, which the entries are for; or NULL */
     PyObject *compile;  /* strong: (entry) -> compiled callable, or None for our own replay */
     PyObject *failed;   /* strong: told of a capture that was aborted */
     PyObject *missed;   /* strong: told why no entry fits, before a recapture or when there may be no more; or None */
@@ -38,16 +39,15 @@ typedef struct {
     MgDecision decision;
     MgPoint *points; /* owned */
     int point_count;
-    int profiling; /* calls are timed */
-    int breaks;    /* graphs may end at a break */
-    int limit;     /* of entries; -1 for the common limit */
-    int fullgraph; /* no call may run in CPython for want of a capture: each failure is told */
-    int told;      /* the limit that `missed` was told of, and does not want to hear again */
-    int failures;  /* aborted captures so far */
-    int warm;      /* a first call was left to CPython: "eager_then_compile" */
-    int plain;     /* it is marked as not to be captured: only what it calls is */
-    int forced;    /* made for a forced backend: called whatever backend is forced */
-    int skip;      /* calls to be left alone before capture is tried again */
+    int profiling;   /* calls are timed */
+    int breaks;      /* graphs may end at a break */
+    int limit;       /* of entries; -1 for the common limit */
+    int fullgraph;   /* no call may run in CPython for want of a capture: each failure is told */
+    int told;        /* the limit that `missed` was told of, and does not want to hear again */
+    int failures;    /* aborted captures so far */
+    int warm, plain; /* a first call was left to CPython: "eager_then_compile"; only what it calls is to be captured */
+    int forced;      /* made for a forced backend: called whatever backend is forced */
+    int skip;        /* calls to be left alone before capture is tried again */
     uint64_t captures;
     uint64_t changes; /* of the lists of entries, ever */
     uint64_t runs;    /* of entries, ever */

@@ -6,6 +6,7 @@
 #define _PyOpcode_Caches mg_opcode_caches
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-const-variable"
+#include "internal/pycore_dict.h"
 #include "internal/pycore_opcode.h"
 #pragma GCC diagnostic pop
 
@@ -346,4 +347,98 @@ mg_type_is_python(PyTypeObject *type)
         }
     }
     return 1;
+}
+
+PyObject *
+mg_instance_dict(PyObject *object)
+{
+    PyObject **slot;
+    if (Py_TYPE(object)->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
+        slot = _PyObject_ManagedDictPointer(object);
+    }
+    else {
+        slot = _PyObject_GetDictPtr(object);
+        if (slot == NULL) {
+            return NULL;
+        }
+    }
+    if (MG_UNLIKELY(*slot == NULL)) { /* the values may lie in the object itself; a dict is made of them */
+        int collects = PyGC_Disable();
+        slot = _PyObject_GetDictPtr(object);
+        if (slot != NULL && *slot == NULL) {
+            *slot = PyDict_New();
+        }
+        if (collects) {
+            PyGC_Enable();
+        }
+        if (slot == NULL || *slot == NULL) {
+            PyErr_Clear();
+            return NULL;
+        }
+    }
+    return *slot;
+}
+
+PyObject mg_dict_unknown = {_PyObject_EXTRA_INIT 1, &PyBaseObject_Type};
+
+/* 1 if a key can be compared with one of a builtin type, and no Python code runs. */
+static int
+is_plain_key(PyObject *key)
+{
+    if (PyTuple_CheckExact(key)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+            if (!is_plain_key(PyTuple_GET_ITEM(key, i))) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+    return PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key) ||
+           PyBytes_CheckExact(key) || PyComplex_CheckExact(key) || key == Py_None;
+}
+
+/* 1 if a look-up of a key that is not there itself may call the __eq__ of another one, which has the same hash. */
+static int
+may_call(PyDictKeysObject *keys, PyObject *key, Py_hash_t hash)
+{
+    size_t mask = ((size_t)1 << keys->dk_log2_size) - 1, perturb = (size_t)hash, at = (size_t)hash & mask;
+    int width = 1 << (keys->dk_log2_index_bytes - keys->dk_log2_size);
+    for (;;) {
+        const char *place = keys->dk_indices + at * (size_t)width;
+        Py_ssize_t index = width == 1   ? *(const int8_t *)place
+                           : width == 2 ? *(const int16_t *)(const void *)place
+                           : width == 4 ? *(const int32_t *)(const void *)place
+                                        : *(const int64_t *)(const void *)place;
+        if (index == DKIX_EMPTY) {
+            return 0;
+        }
+        if (index >= 0) {
+            const PyDictKeyEntry *entry = &DK_ENTRIES(keys)[index];
+            if (entry->me_key == key) {
+                return 0;
+            }
+            if (entry->me_hash == hash && !is_plain_key(entry->me_key)) {
+                return 1;
+            }
+        }
+        perturb >>= 5;
+        at = (at * 5 + perturb + 1) & mask;
+    }
+}
+
+PyObject *
+mg_dict_find(PyObject *dict, PyObject *key)
+{
+    PyDictKeysObject *keys = ((PyDictObject *)dict)->ma_keys;
+    if (MG_UNLIKELY(keys->dk_kind == DICT_KEYS_GENERAL)) {
+        Py_hash_t hash = PyObject_Hash(key);
+        if (hash != -1 && may_call(keys, key, hash)) {
+            return &mg_dict_unknown;
+        }
+    }
+    PyObject *value = PyDict_GetItemWithError(dict, key);
+    if (value == NULL) {
+        PyErr_Clear();
+    }
+    return value;
 }

@@ -119,6 +119,14 @@ int mg_list_iterator_place(PyObject *iterator, PyObject *index);
 PyObject *mg_dict_iterator_look(PyObject *iterator, Py_ssize_t *consumed, int *changed);
 void mg_dict_iterator_place(PyObject *iterator, Py_ssize_t consumed, int changed);
 
+/* The instance dict of an object, made if it has none yet; borrowed, NULL without an exception. No collection runs. */
+PyObject *mg_instance_dict(PyObject *object);
+
+/* A dict's value for a key of an exact builtin type, with no Python code: borrowed, NULL without an exception if there is
+ * none. Where only the __eq__ of another key could tell, it is `mg_dict_unknown`, an object that nobody else has. */
+PyObject *mg_dict_find(PyObject *dict, PyObject *key);
+extern PyObject mg_dict_unknown;
+
 /* The awaitable's iterator, for `await`; NULL with an exception. */
 PyObject *mg_awaitable_iter(PyObject *object);
 

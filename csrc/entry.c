@@ -1054,15 +1054,26 @@ give_inputs(MgEntry *entry, PyObject **inputs)
     }
 }
 
-/* Runs the graph by executing its operations. MG_OK with `outputs` filled with new references. */
+/* The same, and drops its references. */
+static void
+drop_inputs(MgEntry *entry, PyObject **inputs)
+{
+    for (int i = 0; i < entry->input_count; i++) {
+        Py_DECREF(inputs[i]);
+    }
+    give_inputs(entry, inputs);
+}
+
+/* Runs the graph by executing its operations. MG_OK with `outputs` filled with new references. Takes the inputs. */
 static int
-replay(MgEntry *entry, const MgRegisters *registers, PyObject **outputs)
+replay(MgEntry *entry, PyObject **inputs, PyObject **outputs)
 {
     enum { SMALL = 32 };
     PyObject *small[SMALL];
     int is_small = entry->node_count <= SMALL;
     PyObject **values = is_small ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)entry->node_count);
     if (values == NULL) {
+        drop_inputs(entry, inputs);
         PyErr_NoMemory();
         return MG_ERR;
     }
@@ -1070,13 +1081,6 @@ replay(MgEntry *entry, const MgRegisters *registers, PyObject **outputs)
         values[i] = NULL;
     }
     int result = MG_OK;
-    PyObject **inputs = take_inputs(entry, registers);
-    if (inputs == NULL) {
-        if (!is_small) {
-            PyMem_Free(values);
-        }
-        return MG_ERR;
-    }
     for (int i = 0; i < entry->input_count; i++) {
         values[entry->input_nodes[i]] = inputs[i];
     }
@@ -1107,20 +1111,13 @@ replay(MgEntry *entry, const MgRegisters *registers, PyObject **outputs)
     return result;
 }
 
-/* Runs what the backend compiled. */
+/* Runs what the backend compiled. Takes the inputs. */
 static int
-call_compiled(MgEntry *entry, const MgRegisters *registers, PyObject **outputs)
+call_compiled(MgEntry *entry, PyObject **inputs, PyObject **outputs)
 {
-    PyObject **inputs = take_inputs(entry, registers);
-    if (inputs == NULL) {
-        return MG_ERR;
-    }
     PyObject *result =
         PyObject_Vectorcall(entry->compiled, inputs, (size_t)entry->input_count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    for (int i = 0; i < entry->input_count; i++) {
-        Py_DECREF(inputs[i]);
-    }
-    give_inputs(entry, inputs);
+    drop_inputs(entry, inputs);
     PyObject *sequence = result == NULL ? NULL : PySequence_Fast(result, "a compiled graph must give a tuple or list");
     Py_XDECREF(result);
     if (sequence == NULL) {
@@ -1140,14 +1137,18 @@ call_compiled(MgEntry *entry, const MgRegisters *registers, PyObject **outputs)
 }
 
 int
-mg_entry_check(const MgEntry *entry, const MgRegisters *registers)
+mg_entry_check(MgEntry *entry, const MgRegisters *registers)
 {
     if (MG_LIKELY(entry->check == NULL)) {
         return 1;
     }
-    PyObject *inputs = PyTuple_New(entry->input_count);
-    if (inputs != NULL) {
-        mg_guard_inputs(&entry->guards, registers, ((PyTupleObject *)inputs)->ob_item);
+    PyObject **items = take_inputs(entry, registers); /* first: making the tuple may start a collection */
+    PyObject *inputs = items == NULL ? NULL : PyTuple_New(entry->input_count);
+    for (int i = 0; inputs != NULL && i < entry->input_count; i++) {
+        PyTuple_SET_ITEM(inputs, i, Py_NewRef(items[i]));
+    }
+    if (items != NULL) {
+        drop_inputs(entry, items);
     }
     PyObject *result = inputs == NULL ? NULL : PyObject_CallOneArg(entry->check, inputs);
     int good = result == NULL ? -1 : PyObject_IsTrue(result);
@@ -1222,15 +1223,19 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
         Py_XINCREF(registers[entry->kept[i]]);
     }
     uint64_t start = MG_UNLIKELY(entry->profile.is_on) ? mg_entry_clock() : 0;
-    int status = entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
-    if (status < 0) {
-        /* the exception goes to the caller */
+    int has_graph = entry->compiled != NULL || entry->node_count > 0;
+    PyObject **inputs = has_graph ? take_inputs(entry, found) : NULL; /* the registers are borrowed up to here */
+    int status = has_graph && inputs == NULL ? MG_ERR : entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
+    if (status < 0) { /* the exception goes to the caller */
+        if (inputs != NULL) {
+            drop_inputs(entry, inputs);
+        }
     }
     else if (entry->compiled != NULL) {
-        status = call_compiled(entry, found, outputs);
+        status = call_compiled(entry, inputs, outputs);
     }
-    else if (entry->node_count > 0) {
-        status = replay(entry, found, outputs);
+    else if (has_graph) {
+        status = replay(entry, inputs, outputs);
     }
     if (MG_UNLIKELY(start != 0)) {
         entry->profile.graph += mg_entry_clock() - start;

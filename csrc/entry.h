@@ -66,7 +66,7 @@ void mg_entry_forget_inputs(MgEntry *entry); /* lets go of the tensors that the 
 uint64_t mg_entry_clock(void);               /* nanoseconds on a clock that only goes forward */
 
 /* The backend's own guard on the inputs: 1, 0 or -1. */
-int mg_entry_check(const MgEntry *entry, const MgRegisters *registers);
+int mg_entry_check(MgEntry *entry, const MgRegisters *registers);
 
 /* Runs the graph and all that belongs to it, on the registers of its guards. The result, new; or NULL and *exit, if the
  * entry stops at a break; or NULL with an exception. */

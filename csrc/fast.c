@@ -17,6 +17,7 @@
  * happens again and again is live from then on. */
 #include "fast.h"
 
+#include "cpython311.h"
 #include "shadow.h"
 
 #include <structmember.h>
@@ -70,6 +71,7 @@ typedef struct {
 
 struct MgFast {
     int busy;          /* it is being run: it must not be freed */
+    MgFast *next;      /* among those that are no longer used, owned; or NULL */
     PyObject **values; /* borrowed, by step: what pinned steps gave */
     uint8_t *pinned;   /* by step */
     Word *words;
@@ -375,7 +377,8 @@ function_slot(PyObject *function, Py_ssize_t part)
     return part == 0   ? &self->func_code
            : part == 1 ? &self->func_defaults
            : part == 2 ? &self->func_kwdefaults
-                       : &self->func_closure;
+           : part == 3 ? &self->func_closure
+                       : &self->func_globals;
 }
 
 /* The words for a pinned step. */
@@ -647,8 +650,11 @@ mg_fast_arm(MgProgram *program, PyObject *const *registers)
             program->changes[i]++;
         }
     }
-    program->fast = NULL;
-    mg_fast_free(old);
+    if (old != NULL) { /* what it kept may run code when it goes, and the registers are borrowed */
+        old->next = program->retired;
+        program->retired = old;
+        program->fast = NULL;
+    }
     MgFast *fast = PyMem_Calloc(1, sizeof(MgFast));
     Plan *plans = PyMem_Calloc(size, sizeof(Plan));
     uint8_t *marks = PyMem_Calloc(size + checks, 1);
@@ -747,8 +753,7 @@ run_group(MgProgram *program, Group *group, PyObject **values, int *failed)
     PyObject *dict = values[group->head];
     if (step->source.kind == MG_SOURCE_DICT) {
         PyObject *owner = values[step->base];
-        PyObject **slot = owner == NULL ? NULL : _PyObject_GetDictPtr(owner);
-        dict = slot == NULL ? NULL : *slot;
+        dict = owner == NULL ? NULL : mg_instance_dict(owner);
         values[group->head] = dict;
         if (dict == NULL) {
             return MG_FAST_UNKNOWN;
@@ -973,18 +978,17 @@ mg_fast_is_live(const MgFast *fast, int check)
 int
 mg_fast_traverse(const MgFast *fast, visitproc visit, void *arg)
 {
-    for (int i = 0; i < fast->kept_count; i++) {
-        Py_VISIT(fast->kept[i]);
+    for (; fast != NULL; fast = fast->next) {
+        for (int i = 0; i < fast->kept_count; i++) {
+            Py_VISIT(fast->kept[i]);
+        }
     }
     return 0;
 }
 
-void
-mg_fast_free(MgFast *fast)
+static void
+free_one(MgFast *fast)
 {
-    if (fast == NULL) {
-        return;
-    }
     PyMem_Free(fast->values);
     PyMem_Free(fast->pinned);
     PyMem_Free(fast->words);
@@ -1007,4 +1011,14 @@ mg_fast_free(MgFast *fast)
     }
     PyMem_Free(fast->kept);
     PyMem_Free(fast);
+}
+
+void
+mg_fast_free(MgFast *fast)
+{
+    while (fast != NULL) {
+        MgFast *next = fast->next;
+        free_one(fast);
+        fast = next;
+    }
 }

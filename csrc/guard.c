@@ -186,11 +186,9 @@ same_keys(PyObject *dict, PyObject *keys)
     }
     MgDictWalk walk = {0};
     while (i < size && mg_dict_next(dict, &walk, &key, &value)) {
-        PyObject *expected = PyTuple_GET_ITEM(keys, i++);
-        if (key != expected &&
-            !(PyUnicode_CheckExact(key) && PyUnicode_CheckExact(expected) ? PyUnicode_Compare(key, expected) == 0
-                                                                          : same_value(key, expected) == 1)) {
-            return 0;
+        int same = same_value(key, PyTuple_GET_ITEM(keys, i++));
+        if (same <= 0) {
+            return same;
         }
     }
     return i == size;
@@ -265,9 +263,13 @@ static int
 same_answer(PyObject *question, PyObject *expected)
 {
     PyObject *const *items = ((PyTupleObject *)question)->ob_item;
+    int collects = PyGC_Disable(); /* a collection runs any code */
     PyObject *answer = PyObject_Vectorcall(items[0], items + 1, (size_t)PyTuple_GET_SIZE(question) - 1, NULL);
     int same = answer == NULL ? -1 : same_value(answer, expected);
     Py_XDECREF(answer);
+    if (collects) {
+        PyGC_Enable();
+    }
     return same;
 }
 
@@ -454,6 +456,11 @@ mg_guard_give_room(MgProgram *program, PyObject **room)
     }
     else {
         PyMem_Free(room);
+    }
+    if (MG_UNLIKELY(program->retired != NULL)) {
+        MgFast *retired = program->retired;
+        program->retired = NULL;
+        mg_fast_free(retired);
     }
 }
 
@@ -684,7 +691,8 @@ mg_guard_traverse(const MgProgram *program, visitproc visit, void *arg)
     for (int i = 0; i < program->check_count; i++) {
         Py_VISIT(program->checks[i].expected);
     }
-    return program->fast == NULL ? 0 : mg_fast_traverse(program->fast, visit, arg);
+    int result = mg_fast_traverse(program->retired, visit, arg);
+    return result != 0 ? result : mg_fast_traverse(program->fast, visit, arg);
 }
 
 void
@@ -701,6 +709,7 @@ mg_guard_free(MgProgram *program)
     PyMem_Free(program->spare);
     PyMem_Free(program->changes);
     mg_fast_free(program->fast);
+    mg_fast_free(program->retired);
     PyMem_Free(program->steps);
     PyMem_Free(program->checks);
     Py_XDECREF(program->state);

@@ -21,7 +21,7 @@ int mg_guard_run_all(MgProgram *program, PyObject *const *arguments, PyObject **
 /* The inputs of the graph; new references. */
 void mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject **inputs);
 
-/* Room for registers, and giving it back. NULL with an exception. */
+/* Room for registers, and giving it back when they are no longer used: that may run any code. NULL with an exception. */
 PyObject **mg_guard_take_room(MgProgram *program);
 void mg_guard_give_room(MgProgram *program, PyObject **room);
 

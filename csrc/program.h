@@ -39,6 +39,7 @@ typedef struct {
     int kept_count;
     int calm;              /* nobody may be handling an exception */
     MgFast *fast;          /* owned: the quick way, or NULL */
+    MgFast *retired;       /* owned: former ones, which are freed when nobody uses the registers any more */
     uint8_t *changes;      /* owned: how often the object at a step was another one; NULL before the first */
     uint32_t armed, quick; /* how often the quick way was made, and was taken */
     PyObject **spare;      /* owned: room for registers that nobody uses now, or NULL */

@@ -3,9 +3,10 @@
  * Sources are interned: one description, one MgSource, so that a guard on it is made once and its object is loaded once.
  * They form a tree by `base`, and a base always has a smaller id than what is built on it: walking them in order of id
  * loads everything with no recursion. Loading runs no Python code, so that what was loaded stays valid. */
-#include "source.h"
+#include "cpython311.h"
 
 #include "shadow.h"
+#include "source.h"
 #include "torchabi.h"
 
 #include <structmember.h>
@@ -63,8 +64,10 @@ function_part(PyObject *function, Py_ssize_t index)
             return PyFunction_GET_DEFAULTS(function);
         case 2:
             return PyFunction_GET_KW_DEFAULTS(function);
-        default:
+        case 3:
             return PyFunction_GET_CLOSURE(function);
+        default:
+            return PyFunction_GET_GLOBALS(function);
     }
 }
 
@@ -99,20 +102,6 @@ set_item(PyObject *set, Py_ssize_t index)
     return NULL;
 }
 
-/* A dict's value for a key of an exact builtin type. Borrowed; NULL without an exception. */
-static PyObject *
-dict_value(PyObject *dict, PyObject *key)
-{
-    if (!PyDict_Check(dict)) {
-        return NULL;
-    }
-    PyObject *value = PyDict_GetItemWithError(dict, key);
-    if (value == NULL) {
-        PyErr_Clear();
-    }
-    return value;
-}
-
 /* A slot of an object through its member descriptor: the reference that the object holds. */
 static PyObject *
 slot_value(PyObject *object, PyObject *descriptor)
@@ -136,19 +125,10 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
             return arguments[source->index];
         case MG_SOURCE_CONST:
             return source->key;
-        case MG_SOURCE_DICT: {
-            PyObject **dict = _PyObject_GetDictPtr(base);
-            if (dict == NULL) {
-                PyErr_Clear();
-                return NULL;
-            }
-            if (*dict == NULL && (*dict = PyDict_New()) == NULL) {
-                PyErr_Clear();
-            }
-            return *dict;
-        }
+        case MG_SOURCE_DICT:
+            return mg_instance_dict(base);
         case MG_SOURCE_DICT_ITEM:
-            return dict_value(base, source->key);
+            return PyDict_Check(base) ? mg_dict_find(base, source->key) : NULL;
         case MG_SOURCE_ITEM:
             if (PyTuple_Check(base)) {
                 return source->index < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, source->index) : NULL;
@@ -238,7 +218,8 @@ PyObject *
 mg_source_text(const MgSource *source)
 {
     static const char *const name_parts[] = {"__name__", "__qualname__", "__doc__", "__module__"};
-    static const char *const function_parts[] = {"__code__", "__defaults__", "__kwdefaults__", "__closure__"};
+    static const char *const function_parts[] = {"__code__", "__defaults__", "__kwdefaults__", "__closure__",
+                                                 "__globals__"};
     if (source->kind == MG_SOURCE_LOCAL) {
         return PyUnicode_FromFormat("L[%R]", source->key);
     }

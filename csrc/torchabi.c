@@ -210,6 +210,7 @@ mg_torch_requires_grad(PyObject *tensor)
 int
 mg_torch_views_leaf(PyObject *tensor)
 {
+    int collects = PyGC_Disable(); /* guards ask: a collection runs any code */
     PyObject *base = PyObject_GetAttr(tensor, MG_STRING("_base"));
     PyObject *leaf = base == NULL || base == Py_None ? NULL : PyObject_GetAttr(base, MG_STRING("is_leaf"));
     Py_XDECREF(base);
@@ -217,17 +218,24 @@ mg_torch_views_leaf(PyObject *tensor)
     if (PyErr_Occurred()) {
         PyErr_Clear();
     }
+    if (collects) {
+        PyGC_Enable();
+    }
     return leaf == Py_True;
 }
 
 PyObject *
 mg_torch_grad(PyObject *tensor)
 {
+    int collects = PyGC_Disable();
     PyObject *grad = mg_torch_is_tensor(tensor) ? PyObject_GetAttr(tensor, MG_STRING("grad")) : NULL;
     if (grad == NULL) {
         PyErr_Clear();
     }
     Py_XDECREF(grad);
+    if (collects) {
+        PyGC_Enable();
+    }
     return grad;
 }
 

@@ -747,6 +747,9 @@ mg_world_dict_get(MgCapture *capture, MgRecord *record, PyObject *key, PyObject 
         *result = Py_NewRef(source->view);
         return 1;
     }
+    if (mg_dict_find(record->object, key) == &mg_dict_unknown) {
+        return mg_capture_abort(capture, MG_REASON_OPAQUE, "a dict with a key whose __eq__ would have to run");
+    }
     PyObject *value = PyDict_GetItemWithError(record->object, key);
     if (value == NULL) {
         if (PyErr_Occurred()) {
@@ -837,6 +840,12 @@ guard_function(MgCapture *capture, MgRecord *record, int is_root)
         PyObject *exposed = expose_item(capture, parts[i], source);
         Py_XDECREF(exposed);
         if (exposed == NULL) {
+            return MG_ERR;
+        }
+    }
+    if (record->kind != MG_KIND_CONSTANT) { /* another function may have the same code */
+        MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_FUNCTION, record->source, NULL, 4);
+        if (source == NULL || mg_capture_guard(capture, MG_GUARD_IDENTITY, source, function->func_globals) < 0) {
             return MG_ERR;
         }
     }

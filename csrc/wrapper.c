@@ -8,15 +8,12 @@
 
 #include <structmember.h>
 
-/* The value of a string key in a dict. Borrowed; NULL without an exception. */
+/* The value of a string key in a dict, with no Python code. Borrowed; NULL without an exception if it is not known. */
 static PyObject *
 find(PyObject *dict, PyObject *key)
 {
-    PyObject *value = PyDict_CheckExact(dict) ? PyDict_GetItemWithError(dict, key) : NULL;
-    if (value == NULL) {
-        PyErr_Clear();
-    }
-    return value;
+    PyObject *value = PyDict_CheckExact(dict) ? mg_dict_find(dict, key) : NULL;
+    return value == &mg_dict_unknown ? NULL : value;
 }
 
 /* 1 if a module, given by its instance dict, has hooks that run when it is called. */
@@ -45,12 +42,12 @@ quick_call(MgModuleCall *self, PyObject *dict)
     }
     PyObject *quick = find(dict, MG_STRING("_quick")), *modules = find(dict, MG_STRING("_modules"));
     PyObject *module = modules == NULL ? NULL : find(modules, MG_STRING("_orig_mod"));
-    PyObject **slot = module == NULL ? NULL : _PyObject_GetDictPtr(module);
-    if (quick == NULL || slot == NULL || *slot == NULL || !Py_IS_TYPE(quick, &MgCompiled_Type) || has_hooks(*slot)) {
+    PyObject *inner = module == NULL ? NULL : mg_instance_dict(module);
+    if (quick == NULL || inner == NULL || !Py_IS_TYPE(quick, &MgCompiled_Type) || has_hooks(inner)) {
         return NULL;
     }
     PyObject *function = ((MgCompiled *)quick)->function;
-    PyObject *forward = find(*slot, MG_STRING("forward"));
+    PyObject *forward = find(inner, MG_STRING("forward"));
     if (forward != NULL) {
         return forward == function ? quick : NULL;
     }
@@ -65,18 +62,18 @@ static PyObject *
 module_call(MgModuleCall *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
-    PyObject **slot = count == 0 ? NULL : _PyObject_GetDictPtr(args[0]);
-    if (slot == NULL || *slot == NULL) {
+    PyObject *dict = count == 0 ? NULL : mg_instance_dict(args[0]);
+    if (dict == NULL) {
         PyErr_SetString(PyExc_TypeError, "a compiled module is needed");
         return NULL;
     }
     if (mg_capture_current != NULL) {
         return PyObject_Vectorcall(self->inlined, args, (size_t)count, kwnames);
     }
-    if (self->own != Py_None && has_hooks(*slot)) {
+    if (self->own != Py_None && has_hooks(dict)) {
         return PyObject_Vectorcall(self->own, args, (size_t)count, kwnames);
     }
-    PyObject *quick = quick_call(self, *slot);
+    PyObject *quick = quick_call(self, dict);
     if (quick == NULL) {
         return PyObject_Vectorcall(self->slow, args, (size_t)count, kwnames);
     }
