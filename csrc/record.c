@@ -427,7 +427,7 @@ fresh_outcome(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
     if (outcome == NULL) {
         return PyErr_Occurred() ? NULL : ask(capture, kind, target, args, kwargs, twins, Py_None);
     }
-    if (self_check) {
+    if (self_check && PyTuple_Check(outcome)) {
         Py_SETREF(outcome, ask(capture, kind, target, args, kwargs, twins, outcome));
     }
     return outcome;
@@ -570,7 +570,8 @@ wrap_item(Wrapping *wrapping, PyObject *item, int node, Py_ssize_t index)
     }
     PyObject *target = PyObject_GetAttrString(operators, "getitem");
     PyObject *ref = new_ref(node);
-    PyObject *args = ref == NULL || target == NULL ? NULL : Py_BuildValue("(Nn)", ref, index);
+    PyObject *args = ref == NULL || target == NULL ? NULL : Py_BuildValue("(On)", ref, index);
+    Py_XDECREF(ref);
     if (args == NULL) {
         Py_XDECREF(target);
         return NULL;
@@ -760,8 +761,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         bindings = PyTuple_GET_ITEM(outcome, 6) == Py_None ? NULL : PyTuple_GET_ITEM(outcome, 6);
     }
     if (value != Py_None && !tensors && !has_symbol(value)) { /* a question about metadata */
-        result = Py_NewRef(value);
-        Py_DECREF(outcome);
+        result = PyList_Check(value) ? PyList_GetSlice(value, 0, PyList_GET_SIZE(value)) : Py_NewRef(value);
+        Py_DECREF(outcome); /* a list in the cache stays as it is */
         goto done;
     }
     use_aliases(&mapping);
@@ -808,7 +809,10 @@ mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_
     Py_XDECREF(before);
     Py_XDECREF(after);
     if (same != 0) { /* no change, no node */
-        return same > 0 ? result : NULL;
+        if (same < 0) {
+            Py_CLEAR(result);
+        }
+        return result;
     }
     PyObject *tuple = PyTuple_New(count);
     for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {

@@ -6,11 +6,16 @@
  * than the arguments' metadata, the constants, and torch's state. */
 #include "shapebase.h"
 
+#include <float.h>
+#include <math.h>
+
 /* What the table of targets holds. */
 typedef struct {
     const MgShapeRule *rule;
     int in_place;
     int count, rest;                /* arguments, and which of them takes ints one by one, or -1 */
+    int positional;                 /* how many of them need no keyword */
+    int optional;                   /* bits: None may be given */
     PyObject *names[MG_SHAPE_ARGS]; /* strong, interned */
 } Entry;
 
@@ -37,6 +42,8 @@ static const struct {
     {"c.", "torch._C"},
 };
 
+/* Reads a signature. "..." ends an argument that takes ints given one by one too, "?" one that may be None; those behind
+ * "*" are given by keyword. */
 static Entry *
 new_entry(const MgShapeRule *rule, int in_place)
 {
@@ -50,9 +57,17 @@ new_entry(const MgShapeRule *rule, int in_place)
     entry->rest = -1;
     for (const char *word = rule->signature; *word != '\0';) {
         size_t length = strcspn(word, " ");
-        size_t plain = length > 3 && memcmp(word + length - 3, "...", 3) == 0 ? length - 3 : length;
-        if (plain < length) {
+        if (*word == '*') {
+            entry->positional = entry->count;
+            word += 2;
+            continue;
+        }
+        size_t plain = strcspn(word, " .?");
+        if (word[plain] == '.') {
             entry->rest = entry->count;
+        }
+        else if (word[plain] == '?') {
+            entry->optional |= 1 << entry->count;
         }
         PyObject *name = PyUnicode_FromStringAndSize(word, (Py_ssize_t)plain);
         if (name == NULL) {
@@ -62,6 +77,7 @@ new_entry(const MgShapeRule *rule, int in_place)
         entry->names[entry->count++] = name;
         word += length + (word[length] == ' ');
     }
+    entry->positional = entry->positional == 0 ? entry->count : entry->positional;
     return entry;
 }
 
@@ -335,8 +351,8 @@ mg_shape_text(PyObject *value)
 
 /* ---- results ---- */
 
-static PyObject *
-tuple_of(const int64_t *numbers, int count)
+PyObject *
+mg_shape_tuple(const int64_t *numbers, int count)
 {
     PyObject *tuple = PyTuple_New(count);
     for (int i = 0; tuple != NULL && i < count; i++) {
@@ -366,8 +382,8 @@ add_pair(PyObject **list, int first, PyObject *second)
 static PyObject *
 meta_with(const MgShape *shape, int flags)
 {
-    PyObject *sizes = tuple_of(shape->size, shape->dim);
-    PyObject *strides = tuple_of(shape->stride, shape->dim);
+    PyObject *sizes = mg_shape_tuple(shape->size, shape->dim);
+    PyObject *strides = mg_shape_tuple(shape->stride, shape->dim);
     PyObject *meta = sizes == NULL || strides == NULL ? NULL
                                                       : (PyObject *)mg_meta_get(shapes.dtypes[shape->dtype], shapes.cpu,
                                                                                 sizes, strides, flags, NULL);
@@ -405,6 +421,30 @@ mg_shape_give_object(MgShapeCall *call, PyObject *object)
 }
 
 int
+mg_shape_fail(MgShapeCall *call, const char *why)
+{
+    MG_TRY(mg_shape_give_object(call, PyUnicode_FromFormat("x%s", why)));
+    return MG_FAIL;
+}
+
+int
+mg_shape_hold(MgShapeCall *call, MgDtype dtype, MgNumber number)
+{
+    static const double most[MG_DTYPE_COUNT] = {
+        [MG_BOOL] = HUGE_VAL, [MG_U8] = 255,       [MG_I8] = INT8_MAX, [MG_I16] = INT16_MAX,
+        [MG_I32] = INT32_MAX, [MG_I64] = 9.2e18,   [MG_F16] = 65504,   [MG_BF16] = 0x1.fep127,
+        [MG_F32] = FLT_MAX,   [MG_F64] = HUGE_VAL, [MG_C64] = FLT_MAX, [MG_C128] = HUGE_VAL,
+    };
+    double least = -most[dtype] - (dtype > MG_U8 && mg_dtype_class(dtype) == 1);
+    least = dtype == MG_U8 && number.kind == MG_F64 ? 0 : least; /* a negative int is taken, and wraps */
+    if ((number.value >= least && number.value <= most[dtype]) || number.kind == MG_C128 ||
+        (mg_dtype_class(dtype) != 1 && !isfinite(number.value)) || (number.kind == MG_I64 && dtype == MG_I64)) {
+        return MG_OK;
+    }
+    return mg_shape_fail(call, "a number that may be out of the range of its dtype");
+}
+
+int
 mg_shape_give(MgShapeCall *call, MgShape *shape)
 {
     return mg_shape_give_object(call, mg_shape_meta(call, shape, NULL));
@@ -437,6 +477,24 @@ add_written(MgShapeCall *call, const MgShape *input)
     int result = number == NULL || call->written == NULL ? MG_ERR : PyList_Append(call->written, number);
     Py_XDECREF(number);
     return result;
+}
+
+int
+mg_shape_give_changed(MgShapeCall *call, const MgShape *input)
+{
+    MG_TRY(mg_shape_changed(call, input));
+    return mg_shape_give_input(call, input);
+}
+
+int
+mg_shape_give_written(MgShapeCall *call, MgShape *self)
+{
+    if (call->in_place) {
+        return mg_shape_give_changed(call, self);
+    }
+    MgShape out = *self;
+    mg_layout_contiguous(&out);
+    return mg_shape_give(call, &out);
 }
 
 int
@@ -513,11 +571,22 @@ read_state(MgShapeCall *call, PyObject *state)
     return call->standard == MG_NO_DTYPE ? MG_DECLINE : MG_OK;
 }
 
+/* Sets one argument; `given` are the bits of those that are set. None is declined where torch does not take it. */
+static int
+set_argument(MgShapeCall *call, const Entry *entry, int at, PyObject *value, int *given)
+{
+    MG_NEED(!(*given & 1 << at) && (value != Py_None || entry->optional & 1 << at));
+    *given |= 1 << at;
+    call->args[at] = value == Py_None ? NULL : value;
+    return MG_OK;
+}
+
 static int
 bind(MgShapeCall *call, const Entry *entry, PyObject *const *args, Py_ssize_t count, PyObject *kwargs)
 {
+    int given = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        MG_NEED(i < entry->count);
+        MG_NEED(i < entry->positional);
         if (i == entry->rest && !PyTuple_Check(args[i]) && !PyList_Check(args[i])) { /* ints, one by one */
             call->rest = PyTuple_New(count - i);
             if (call->rest == NULL) {
@@ -527,9 +596,10 @@ bind(MgShapeCall *call, const Entry *entry, PyObject *const *args, Py_ssize_t co
                 PyTuple_SET_ITEM(call->rest, k - i, Py_NewRef(args[k]));
             }
             call->args[i] = call->rest;
+            given |= 1 << i;
             break;
         }
-        call->args[i] = args[i] == Py_None ? NULL : args[i];
+        MG_TRY(set_argument(call, entry, (int)i, args[i], &given));
     }
     Py_ssize_t position = 0;
     PyObject *key, *value;
@@ -541,11 +611,8 @@ bind(MgShapeCall *call, const Entry *entry, PyObject *const *args, Py_ssize_t co
         for (int k = 0; at == entry->count && k < entry->count; k++) { /* a name that is not interned */
             at = PyUnicode_Compare(entry->names[k], key) == 0 ? k : at;
         }
-        MG_NEED(at < entry->count || value == Py_None);
-        if (at < entry->count) {
-            MG_NEED(call->args[at] == NULL);
-            call->args[at] = value == Py_None ? NULL : value;
-        }
+        MG_NEED(at < entry->count);
+        MG_TRY(set_argument(call, entry, at, value, &given));
     }
     return MG_OK;
 }
@@ -603,7 +670,10 @@ mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kw
     call->in_place = entry->in_place;
     PyObject *outcome = NULL;
     int result = run(call, entry, target, args, kwargs, inputs, state);
-    if (result == MG_OK && call->result != NULL) {
+    if (result == MG_FAIL) {
+        outcome = Py_NewRef(call->result);
+    }
+    else if (result == MG_OK && call->result != NULL) {
         PyObject *changes = tuple_from(call->changes), *views = tuple_from(call->views);
         PyObject *written = tuple_from(call->written);
         outcome = changes == NULL || views == NULL || written == NULL

@@ -253,6 +253,9 @@ index_select(MgShapeCall *call)
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     MG_TRY(mg_shape_tensor(call, call->args[2], &index));
     MG_NEED(is_index(index) && index->dim <= 1 && self->dim > 0);
+    if (self->size[dim] == 0 && mg_layout_elements(index) > 0) {
+        return mg_shape_fail(call, "an index into no elements");
+    }
     MgShape out = *self;
     out.size[dim] = mg_layout_elements(index);
     mg_layout_contiguous(&out);
@@ -308,14 +311,9 @@ scatter(MgShapeCall *call)
         MG_NEED(!call->rule->data);
         MG_TRY(mg_shape_number(value, &number));
         MG_NEED(mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));
+        MG_TRY(mg_shape_hold(call, self->dtype, number));
     }
-    if (call->in_place) {
-        MG_TRY(mg_shape_changed(call, self));
-        return mg_shape_give_input(call, self);
-    }
-    MgShape out = *self;
-    mg_layout_contiguous(&out);
-    return mg_shape_give(call, &out);
+    return mg_shape_give_written(call, self);
 }
 
 /* index_add(input, dim, index, source), index_copy; index_fill has a number */
@@ -334,6 +332,7 @@ index_write(MgShapeCall *call)
     if (call->rule->data) {
         MG_TRY(mg_shape_number(call->args[3], &number));
         MG_NEED(mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));
+        MG_TRY(mg_shape_hold(call, self->dtype, number));
     }
     else {
         MG_TRY(mg_shape_tensor(call, call->args[3], &source));
@@ -342,13 +341,7 @@ index_write(MgShapeCall *call)
             MG_NEED(source->size[i] == (i == dim ? index->size[0] : self->size[i]));
         }
     }
-    if (call->in_place) {
-        MG_TRY(mg_shape_changed(call, self));
-        return mg_shape_give_input(call, self);
-    }
-    MgShape out = *self;
-    mg_layout_contiguous(&out);
-    return mg_shape_give(call, &out);
+    return mg_shape_give_written(call, self);
 }
 
 /* take_along_dim(input, indices, dim) */
@@ -384,23 +377,23 @@ masked_scatter(MgShapeCall *call)
     MG_TRY(mg_layout_broadcast(&out, tensors, 2));
     MG_NEED(out.dim == tensors[0]->dim && memcmp(out.size, tensors[0]->size, sizeof(int64_t) * (size_t)out.dim) == 0);
     if (call->in_place) {
-        MG_TRY(mg_shape_changed(call, tensors[0]));
-        return mg_shape_give_input(call, tensors[0]);
+        return mg_shape_give_changed(call, tensors[0]);
     }
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
 
 const MgShapeRule mg_shape_indexing[] = {
-    {"o.getitem .__getitem__", "input key", get_item, 0},
-    {"o.setitem .__setitem__", "input key value", set_item, 0},
+    {"o.getitem .__getitem__", "input key?", get_item, 0},
+    {"o.setitem .__setitem__", "input key? value", set_item, 0},
     {"index_select", "input dim index", index_select, 0},
     {"gather", "input dim index", gather, 0},
     {"scatter+", "input dim index src value", scatter, 0},
     {"scatter_add+", "input dim index src", scatter, 1},
-    {"index_add+ index_copy+", "input dim index source alpha", index_write, 0},
+    {"index_add+", "input dim index source * alpha", index_write, 0},
+    {"index_copy+", "input dim index source", index_write, 0},
     {"index_fill+", "input dim index value", index_write, 1},
-    {"take_along_dim", "input indices dim", take_along, 0},
+    {"take_along_dim", "input indices dim?", take_along, 0},
     {"masked_scatter+", "input mask source", masked_scatter, 0},
     {NULL, NULL, NULL, 0},
 };

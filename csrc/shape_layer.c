@@ -117,8 +117,7 @@ add_product(MgShapeCall *call)
     }
     mg_layout_contiguous(&out);
     if (call->in_place) {
-        MG_TRY(mg_shape_changed(call, self));
-        return mg_shape_give_input(call, self);
+        return mg_shape_give_changed(call, self);
     }
     return mg_shape_give(call, &out);
 }
@@ -309,6 +308,11 @@ batch_norm(MgShapeCall *call)
     MG_NEED(training ? (call->args[1] == NULL) == (call->args[2] == NULL)
                      : call->args[1] != NULL && call->args[2] != NULL);
     MG_NEED(!training || mg_layout_elements(self) / self->size[1] > 1);
+    for (int i = 6; i < 8; i++) { /* momentum and eps, which must not be zero */
+        MgNumber number = {MG_F64, 1};
+        MG_TRY(call->args[i] == NULL ? MG_OK : mg_shape_number(call->args[i], &number));
+        MG_NEED(number.kind == MG_F64 && (number.value > 0 || i == 6));
+    }
     for (int i = 1; i < 5; i++) {
         MG_TRY(check_channels(call, i, self->dtype, self->size[1]));
     }
@@ -403,20 +407,32 @@ attention(MgShapeCall *call)
 
 enum { TRANSPOSED = 16, SPATIAL = 3 };
 
+/* Reads one int for each spatial dimension, or a single one for all: not as a sequence of one. */
+static int
+read_output_size(PyObject *value, int spatial, int64_t *size)
+{
+    int64_t read[MG_SHAPE_DIMS];
+    int count;
+    MG_TRY(mg_shape_ints(value, read, &count));
+    MG_NEED(count == spatial || PyLong_CheckExact(value));
+    for (int i = 0; i < spatial; i++) {
+        size[i] = read[count == 1 ? 0 : i];
+    }
+    return MG_OK;
+}
+
 /* Reads one int for all spatial dimensions, or one for each. */
 static int
 read_spatial(PyObject *value, int64_t otherwise, int spatial, int64_t *numbers)
 {
-    int count = 0;
+    int64_t read[MG_SHAPE_DIMS] = {otherwise};
+    int count = 1;
     if (value != NULL) {
-        MG_TRY(mg_shape_ints(value, numbers, &count));
+        MG_TRY(mg_shape_ints(value, read, &count));
         MG_NEED(count == 1 || count == spatial);
     }
-    for (int i = count == 0 ? 0 : 1; i < spatial && count < 2; i++) {
-        numbers[i] = count == 0 ? otherwise : numbers[0];
-    }
-    if (count == 0) {
-        numbers[0] = otherwise;
+    for (int i = 0; i < spatial; i++) {
+        numbers[i] = read[count == 1 ? 0 : i];
     }
     return MG_OK;
 }
@@ -529,8 +545,7 @@ adaptive_pool(MgShapeCall *call)
     int spatial = call->rule->data & SPATIAL, flag;
     int64_t size[SPATIAL];
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
-    MG_NEED(call->args[1] != NULL);
-    MG_TRY(read_spatial(call->args[1], 1, spatial, size));
+    MG_TRY(read_output_size(call->args[1], spatial, size));
     MG_TRY(mg_shape_bool(call->args[2], 0, &flag));
     int first = self->dim - spatial;
     MG_NEED((first == 1 || first == 2) && is_float(self) && mg_layout_is_contiguous(self) && !flag &&
@@ -568,7 +583,7 @@ interpolate(MgShapeCall *call)
     MG_NEED((call->args[1] == NULL) != (call->args[2] == NULL));
     MgShape out = *self;
     if (call->args[1] != NULL) {
-        MG_TRY(read_spatial(call->args[1], 1, spatial, size));
+        MG_TRY(read_output_size(call->args[1], spatial, size));
     }
     else {
         MG_TRY(mg_shape_number(call->args[2], &number));
@@ -692,31 +707,32 @@ logits_loss(MgShapeCall *call)
     return pair_loss(call);
 }
 
-#define CONVOLUTION "input weight bias stride padding dilation groups"
-#define TRANSPOSED_CONVOLUTION "input weight bias stride padding output_padding groups dilation"
-#define MAX_POOL "input kernel_size stride padding dilation ceil_mode return_indices"
-#define AVERAGE_POOL "input kernel_size stride padding ceil_mode count_include_pad divisor_override"
+#define CONVOLUTION "input weight bias? stride padding dilation groups"
+#define TRANSPOSED_CONVOLUTION "input weight bias? stride padding output_padding groups dilation"
+#define MAX_POOL "input kernel_size stride? padding dilation ceil_mode return_indices"
+#define AVERAGE_POOL "input kernel_size stride? padding ceil_mode count_include_pad divisor_override?"
 
 const MgShapeRule mg_shape_layers[] = {
-    {"n.linear", "input weight bias", linear, 0},
+    {"n.linear", "input weight bias?", linear, 0},
     {"matmul o.matmul o.imatmul", "input other", matmul, 0},
     {"mm", "input mat2", product, 22},
     {"bmm", "input mat2", product, 33},
     {"mv", "input vec", product, 21},
     {"dot", "input tensor", product, 11},
-    {"addmm+", "input mat1 mat2 beta alpha", add_product, 22},
-    {"baddbmm+", "input batch1 batch2 beta alpha", add_product, 33},
-    {"addmv+", "input mat vec beta alpha", add_product, 21},
-    {"t._transformer_encoder_layer_fwd", "src 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19", encoder_layer, 0},
+    {"addmm+", "input mat1 mat2 * beta alpha", add_product, 22},
+    {"baddbmm+", "input batch1 batch2 * beta alpha", add_product, 33},
+    {"addmv+", "input mat vec * beta alpha", add_product, 21},
+    {"t._transformer_encoder_layer_fwd", "src 1 2 3 4 5 6 7 8 9? 10 11 12 13 14 15 16 17 18? 19?", encoder_layer, 0},
     {"outer", "input vec2", outer, 0},
     {"f.einsum t.einsum", "equation 1 2", einsum, 0},
-    {"F.embedding", "input weight padding_idx max_norm norm_type scale_grad_by_freq sparse", embedding, 0},
-    {"F.layer_norm", "input normalized_shape weight bias eps", layer_norm, 0},
-    {"t.layer_norm", "input normalized_shape weight bias eps cudnn_enable", layer_norm, 0},
-    {"F.rms_norm t.rms_norm", "input normalized_shape weight eps", layer_norm, 1},
-    {"F.group_norm", "input num_groups weight bias eps", group_norm, 0},
-    {"F.batch_norm", "input running_mean running_var weight bias training momentum eps", batch_norm, 0},
-    {"n.scaled_dot_product_attention", "query key value attn_mask dropout_p is_causal scale enable_gqa", attention, 0},
+    {"F.embedding", "input weight padding_idx? max_norm? norm_type scale_grad_by_freq sparse", embedding, 0},
+    {"F.layer_norm", "input normalized_shape weight? bias? eps", layer_norm, 0},
+    {"t.layer_norm", "input normalized_shape weight? bias? eps cudnn_enable", layer_norm, 0},
+    {"F.rms_norm t.rms_norm", "input normalized_shape weight? eps?", layer_norm, 1},
+    {"F.group_norm", "input num_groups weight? bias? eps", group_norm, 0},
+    {"F.batch_norm", "input running_mean? running_var? weight? bias? training momentum eps", batch_norm, 0},
+    {"n.scaled_dot_product_attention", "query key value attn_mask? dropout_p is_causal * scale? enable_gqa", attention,
+     0},
     {"t.conv1d", CONVOLUTION, convolve, 1},
     {"t.conv2d", CONVOLUTION, convolve, 2},
     {"t.conv3d", CONVOLUTION, convolve, 3},
@@ -732,14 +748,15 @@ const MgShapeRule mg_shape_layers[] = {
     {"t.adaptive_avg_pool1d", "input output_size", adaptive_pool, 1},
     {"F.adaptive_avg_pool2d", "input output_size", adaptive_pool, 2},
     {"F.adaptive_avg_pool3d", "input output_size", adaptive_pool, 3},
-    {"F.interpolate", "input size scale_factor mode align_corners recompute_scale_factor antialias", interpolate, 0},
+    {"F.interpolate", "input size? scale_factor? mode align_corners? recompute_scale_factor? antialias", interpolate,
+     0},
     {"t.pixel_shuffle", "input upscale_factor", pixel_shuffle, 0},
-    {"F.cross_entropy", "input target weight size_average ignore_index reduce reduction label_smoothing", cross_entropy,
-     0},
-    {"F.nll_loss", "input target weight size_average ignore_index reduce reduction", cross_entropy, 0},
-    {"F.mse_loss F.l1_loss", "input target size_average reduce reduction weight", pair_loss, 0},
-    {"F.smooth_l1_loss", "input target size_average reduce reduction beta", pair_loss, 0},
-    {"F.binary_cross_entropy_with_logits", "input target weight size_average reduce reduction pos_weight", logits_loss,
-     0},
+    {"F.cross_entropy", "input target weight? size_average? ignore_index reduce? reduction label_smoothing",
+     cross_entropy, 0},
+    {"F.nll_loss", "input target weight? size_average? ignore_index reduce? reduction", cross_entropy, 0},
+    {"F.mse_loss F.l1_loss", "input target size_average? reduce? reduction weight?", pair_loss, 0},
+    {"F.smooth_l1_loss", "input target size_average? reduce? reduction beta", pair_loss, 0},
+    {"F.binary_cross_entropy_with_logits", "input target weight? size_average? reduce? reduction pos_weight?",
+     logits_loss, 0},
     {NULL, NULL, NULL, 0},
 };

@@ -221,8 +221,11 @@ make_sizes(MgShapeCall *call)
         MG_TRY(mg_shape_number(call->args[1], &number));
         dtype = dtype_of_number(call, number);
         MG_NEED(number.kind != MG_C128);
+        MG_TRY(read_options(call, 2, dtype, &out.dtype));
+        MG_TRY(mg_shape_hold(call, out.dtype, number));
+        return mg_shape_give(call, &out);
     }
-    MG_TRY(read_options(call, data & FILLED ? 2 : 1, dtype, &out.dtype));
+    MG_TRY(read_options(call, 1, dtype, &out.dtype));
     MG_NEED(!(data & FLOATS_ONLY) || mg_dtype_class(out.dtype) == 2);
     return mg_shape_give(call, &out);
 }
@@ -241,6 +244,7 @@ make_like(MgShapeCall *call)
     }
     MgShape out = *self;
     MG_TRY(read_options(call, first, self->dtype, &out.dtype));
+    MG_TRY(first == 2 ? mg_shape_hold(call, out.dtype, number) : MG_OK);
     MG_TRY(read_format(call->args[first + 5], PRESERVE, &format));
     MG_NEED(!(call->rule->data & FLOATS_ONLY) || mg_dtype_class(out.dtype) == 2);
     if (format == PRESERVE && mg_layout_is_contiguous(self)) {
@@ -264,6 +268,7 @@ make_new(MgShapeCall *call)
         MG_NEED(number.kind != MG_C128);
     }
     MG_TRY(read_options(call, first, self->dtype, &out.dtype));
+    MG_TRY(first == 3 ? mg_shape_hold(call, out.dtype, number) : MG_OK);
     return mg_shape_give(call, &out);
 }
 
@@ -332,21 +337,23 @@ linspace(MgShapeCall *call)
     return mg_shape_give(call, &out);
 }
 
-/* The sizes and the highest kind of number of a nested list, such as torch.tensor takes. */
+/* The highest kind of number of a nested list, such as torch.tensor takes, and the range of its numbers. */
 static int
-read_nested(PyObject *value, MgShape *out, int depth, MgDtype *kind)
+read_nested(PyObject *value, MgShape *out, int depth, MgDtype *kind, double *range)
 {
     MgNumber number;
     if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) {
         MG_NEED(depth == out->dim);
         MG_TRY(mg_shape_number(value, &number));
         *kind = *kind == MG_NO_DTYPE || number.kind > *kind ? number.kind : *kind;
+        range[0] = number.value < range[0] ? number.value : range[0];
+        range[1] = number.value > range[1] ? number.value : range[1];
         return MG_OK;
     }
     MG_NEED(depth < out->dim && Py_SIZE(value) == out->size[depth]);
     for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
         PyObject *item = PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i);
-        MG_TRY(read_nested(item, out, depth + 1, kind));
+        MG_TRY(read_nested(item, out, depth + 1, kind, range));
     }
     return MG_OK;
 }
@@ -357,6 +364,7 @@ make_tensor(MgShapeCall *call)
 {
     MgShape out = {.index = -1};
     MgDtype kind = MG_NO_DTYPE;
+    double range[2] = {0, 0};
     int flag;
     PyObject *value = call->args[0];
     MG_NEED(value != NULL);
@@ -370,13 +378,16 @@ make_tensor(MgShapeCall *call)
         out.dim = 1;
     }
     else {
-        MG_TRY(read_nested(call->args[0], &out, 0, &kind));
+        MG_TRY(read_nested(call->args[0], &out, 0, &kind, range));
     }
     MG_TRY(mg_shape_dtype(call->args[1], dtype_of_number(call, (MgNumber){kind, 0}), &out.dtype));
     MG_NEED(mg_shape_is_cpu(call->args[2]) && mg_dtype_class(kind) <= mg_dtype_class(out.dtype));
     for (int i = 3; i < 5; i++) {
         MG_TRY(mg_shape_bool(call->args[i], 0, &flag));
         MG_NEED(!flag);
+    }
+    for (int i = 0; i < 2 && mg_dtype_class(out.dtype) == 1; i++) {
+        MG_TRY(mg_shape_hold(call, out.dtype, (MgNumber){kind, range[i]}));
     }
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
@@ -413,21 +424,6 @@ element_size(MgDtype dtype)
     return sizes[dtype];
 }
 
-static PyObject *
-tuple_of(const int64_t *numbers, int count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (int i = 0; tuple != NULL && i < count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (number == NULL) {
-            Py_CLEAR(tuple);
-            break;
-        }
-        PyTuple_SET_ITEM(tuple, i, number);
-    }
-    return tuple;
-}
-
 static int
 give_sizes(MgShapeCall *call, MgShape *self, int sizes)
 {
@@ -437,7 +433,7 @@ give_sizes(MgShapeCall *call, MgShape *self, int sizes)
         MG_NEED(self->dim > 0);
         return mg_shape_give_object(call, PyLong_FromLongLong(sizes ? self->size[dim] : self->stride[dim]));
     }
-    PyObject *tuple = tuple_of(sizes ? self->size : self->stride, self->dim);
+    PyObject *tuple = mg_shape_tuple(sizes ? self->size : self->stride, self->dim);
     if (tuple == NULL || !sizes) {
         return mg_shape_give_object(call, tuple);
     }
@@ -498,43 +494,43 @@ nothing(MgShapeCall *call)
     return mg_shape_give_object(call, Py_NewRef(Py_None));
 }
 
-#define OPTIONS "dtype layout device pin_memory requires_grad"
+#define OPTIONS "* dtype? layout? device? pin_memory? requires_grad"
 
 const MgShapeRule mg_shape_makers[] = {
-    {".to", "input 1 2 3 4 device dtype non_blocking copy memory_format", convert, 0},
-    {".float", "input memory_format", convert_to, MG_F32},
-    {".double", "input memory_format", convert_to, MG_F64},
-    {".half", "input memory_format", convert_to, MG_F16},
-    {".bfloat16", "input memory_format", convert_to, MG_BF16},
-    {".bool", "input memory_format", convert_to, MG_BOOL},
-    {".int", "input memory_format", convert_to, MG_I32},
-    {".long", "input memory_format", convert_to, MG_I64},
-    {".short", "input memory_format", convert_to, MG_I16},
-    {".char", "input memory_format", convert_to, MG_I8},
-    {".byte", "input memory_format", convert_to, MG_U8},
+    {".to", "input 1? 2? 3 4 * device? dtype? non_blocking copy memory_format?", convert, 0},
+    {".float", "input * memory_format?", convert_to, MG_F32},
+    {".double", "input * memory_format?", convert_to, MG_F64},
+    {".half", "input * memory_format?", convert_to, MG_F16},
+    {".bfloat16", "input * memory_format?", convert_to, MG_BF16},
+    {".bool", "input * memory_format?", convert_to, MG_BOOL},
+    {".int", "input * memory_format?", convert_to, MG_I32},
+    {".long", "input * memory_format?", convert_to, MG_I64},
+    {".short", "input * memory_format?", convert_to, MG_I16},
+    {".char", "input * memory_format?", convert_to, MG_I8},
+    {".byte", "input * memory_format?", convert_to, MG_U8},
     {".type", "input dtype", convert_type, 0},
     {".type_as", "input other", convert_type, 1},
-    {".contiguous", "input memory_format", contiguous, 0},
-    {"clone", "input memory_format", copy_of, 0},
+    {".contiguous", "input * memory_format", contiguous, 0},
+    {"clone", "input * memory_format?", copy_of, 0},
     {"detach a._get_data_attr", "input", detach, 0},
     {"t.zeros t.ones t.empty", "size... " OPTIONS, make_sizes, 0},
     {"t.rand t.randn", "size... " OPTIONS, make_sizes, FLOATS_ONLY},
     {"t.full", "size fill_value " OPTIONS, make_sizes, FILLED},
-    {"t.zeros_like t.ones_like t.empty_like", "input " OPTIONS " memory_format", make_like, 0},
-    {"t.rand_like t.randn_like", "input " OPTIONS " memory_format", make_like, FLOATS_ONLY},
-    {"t.full_like", "input fill_value " OPTIONS " memory_format", make_like, FILLED},
+    {"t.zeros_like t.ones_like t.empty_like", "input " OPTIONS " memory_format?", make_like, 0},
+    {"t.rand_like t.randn_like", "input " OPTIONS " memory_format?", make_like, FLOATS_ONLY},
+    {"t.full_like", "input fill_value " OPTIONS " memory_format?", make_like, FILLED},
     {".new_zeros .new_ones .new_empty", "input size... " OPTIONS, make_new, 0},
     {".new_full", "input size fill_value " OPTIONS, make_new, FILLED},
     {"t.arange", "start 1 step end " OPTIONS, arange, 0},
     {"t.eye", "n m " OPTIONS, eye, 0},
     {"t.linspace", "start end steps " OPTIONS, linspace, 0},
-    {"t.tensor", "data dtype device requires_grad pin_memory", make_tensor, 0},
+    {"t.tensor", "data * dtype? device? requires_grad pin_memory", make_tensor, 0},
     {"c._log_api_usage_once", "event", nothing, 0},
-    {".size", "input dim", question, SIZE},
+    {".size", "input dim?", question, SIZE},
     {".dim .ndimension g.ndim", "input", question, DIM},
     {"numel .nelement", "input", question, ELEMENTS},
     {".stride", "input dim", question, STRIDE},
-    {".is_contiguous", "input memory_format", question, IS_CONTIGUOUS},
+    {".is_contiguous", "input * memory_format", question, IS_CONTIGUOUS},
     {"is_floating_point", "input", question, IS_FLOAT},
     {"is_complex", "input", question, IS_COMPLEX},
     {"is_signed", "input", question, IS_SIGNED},

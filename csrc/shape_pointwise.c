@@ -26,6 +26,7 @@ enum {
     FLAG_SECOND = 4096,   /* the second argument is a bool: in place */
     PLAIN = 8192,         /* its layout is known for contiguous tensors only */
     REVERSED = 16384,     /* the second argument's layout comes first */
+    NO_BOOLS = 32768,     /* eager raises for them */
 };
 
 static int
@@ -47,7 +48,7 @@ give_pointwise(MgShapeCall *call, MgShape **tensors, int count, MgDtype common)
 {
     int data = call->rule->data;
     MgShape out = {.index = -1};
-    MG_NEED(is_known(data, common));
+    MG_NEED(common != MG_NO_DTYPE && is_known(data, common));
     MG_TRY(mg_layout_broadcast(&out, tensors, count));
     MgDtype inner = common;
     out.dtype = common;
@@ -79,8 +80,7 @@ give_pointwise(MgShapeCall *call, MgShape **tensors, int count, MgDtype common)
         MgShape *self = tensors[0];
         MG_NEED(self != NULL && out.dim == self->dim && mg_dtype_fits(out.dtype, self->dtype) &&
                 memcmp(out.size, self->size, sizeof(int64_t) * (size_t)out.dim) == 0);
-        MG_TRY(mg_shape_changed(call, self));
-        return mg_shape_give_input(call, self);
+        return mg_shape_give_changed(call, self);
     }
     for (int i = 0; i < count && (data & PLAIN); i++) {
         MG_NEED(tensors[i] == NULL || mg_layout_is_contiguous(tensors[i]));
@@ -98,7 +98,7 @@ give_pointwise(MgShapeCall *call, MgShape **tensors, int count, MgDtype common)
 static int
 read_operands(MgShapeCall *call, int first, int count, MgShape **tensors, MgNumber *numbers, int *number_count)
 {
-    int found = 0;
+    int found = 0, bools = 0;
     *number_count = 0;
     for (int i = 0; i < count; i++) {
         PyObject *value = call->args[first + i];
@@ -106,12 +106,17 @@ read_operands(MgShapeCall *call, int first, int count, MgShape **tensors, MgNumb
         tensors[i] = NULL;
         if (Py_TYPE(value) == &MgRef_Type) {
             MG_TRY(mg_shape_tensor(call, value, &tensors[i]));
+            bools = bools || tensors[i]->dtype == MG_BOOL;
             found++;
         }
         else {
             MG_NEED(!(call->rule->data & TENSORS_ONLY) && numbers != NULL);
+            bools = bools || PyBool_Check(value);
             MG_TRY(mg_shape_number(value, &numbers[(*number_count)++]));
         }
+    }
+    if (bools && (call->rule->data & NO_BOOLS)) {
+        return mg_shape_fail(call, "subtraction of bools");
     }
     return found > 0 ? MG_OK : MG_DECLINE;
 }
@@ -122,14 +127,20 @@ unary(MgShapeCall *call)
     MgShape *tensors[1];
     MG_TRY(mg_shape_tensor(call, call->args[0], &tensors[0]));
     if (call->rule->data & FLAG_SECOND) { /* F.relu(x, inplace=True) and its like; other arguments are numbers */
-        for (int i = 1; i < MG_SHAPE_ARGS; i++) {
-            MgNumber number;
-            if (call->args[i] != NULL && PyBool_Check(call->args[i])) {
-                call->in_place = call->in_place || call->args[i] == Py_True;
+        MgNumber numbers[MG_SHAPE_ARGS];
+        const char *end = strchr(call->rule->signature, ' ');
+        for (int i = 1; end != NULL; i++, end = strchr(end + 1, ' ')) {
+            int flag;
+            if (strcmp(end, " inplace") == 0) {
+                MG_TRY(mg_shape_bool(call->args[i], 0, &flag)); /* anything that is true would do */
+                call->in_place = call->in_place || flag;
             }
             else if (call->args[i] != NULL) {
-                MG_TRY(mg_shape_number(call->args[i], &number));
-                MG_NEED(number.kind != MG_C128);
+                MG_TRY(mg_shape_number(call->args[i], &numbers[i]));
+                MG_NEED(numbers[i].kind == MG_I64 || numbers[i].kind == MG_F64);
+                MG_NEED(strncmp(end, " alpha", 6) != 0 || numbers[i].value != 0);
+                MG_NEED(strncmp(end, " max_val", 8) != 0 || call->args[i - 1] == NULL ||
+                        numbers[i - 1].value <= numbers[i].value);
             }
         }
     }
@@ -188,8 +199,8 @@ power(MgShapeCall *call)
     MG_TRY(read_operands(call, 0, 2, tensors, numbers, &count));
     MG_NEED(tensors[0] != NULL || !call->in_place);
     MgDtype common = mg_dtype_common(tensors, 2, numbers, count, call->standard);
-    if (mg_dtype_class(common) == 1) { /* integers to a negative power are errors */
-        MG_NEED(tensors[1] != NULL || numbers[0].value >= 0);
+    if (common != MG_NO_DTYPE && mg_dtype_class(common) == 1 && tensors[1] == NULL && numbers[0].value < 0) {
+        return mg_shape_fail(call, "integers to a negative power");
     }
     return give_pointwise(call, tensors, 2, common);
 }
@@ -258,6 +269,7 @@ masked_fill(MgShapeCall *call)
     }
     else {
         MG_TRY(mg_shape_number(call->args[2], &number));
+        MG_TRY(mg_shape_hold(call, tensors[0]->dtype, number));
     }
     MG_NEED(mg_dtype_class(number.kind) <= mg_dtype_class(tensors[0]->dtype));
     MgShape out = {.index = -1, .dtype = tensors[0]->dtype};
@@ -265,8 +277,7 @@ masked_fill(MgShapeCall *call)
     if (call->in_place) {
         MG_NEED(out.dim == tensors[0]->dim &&
                 memcmp(out.size, tensors[0]->size, sizeof(int64_t) * (size_t)out.dim) == 0);
-        MG_TRY(mg_shape_changed(call, tensors[0]));
-        return mg_shape_give_input(call, tensors[0]);
+        return mg_shape_give_changed(call, tensors[0]);
     }
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
@@ -319,9 +330,9 @@ overwrite(MgShapeCall *call)
         MG_NEED(!call->rule->data);
         MG_TRY(mg_shape_number(call->args[1], &number));
         MG_NEED(mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));
+        MG_TRY(mg_shape_hold(call, self->dtype, number));
     }
-    MG_TRY(mg_shape_changed(call, self));
-    return mg_shape_give_input(call, self);
+    return mg_shape_give_changed(call, self);
 }
 
 /* dropout(input, p, training): the input itself if nothing is dropped */
@@ -385,7 +396,7 @@ const MgShapeRule mg_shape_pointwise[] = {
     {"bitwise_not+ o.invert o.inv .__invert__", "input", unary, SAME | BOOLS | INTS},
     {"logical_not+", "input", unary, TO_BOOL | ANY | NO_GRAD},
     {"isnan isinf isfinite isneginf isposinf signbit", "input", unary, TO_BOOL | BOOLS | REALS | NO_GRAD},
-    {"nan_to_num+", "input nan posinf neginf", unary, SAME | FLOATS | FLAG_SECOND},
+    {"nan_to_num+", "input nan? posinf? neginf?", unary, SAME | FLOATS | FLAG_SECOND},
     {"n.gelu", "input approximate", gelu, SAME | FLOATS},
     {"F.relu F.silu F.mish F.hardswish F.hardsigmoid F.relu6", "input inplace", unary, SAME | FLOATS | FLAG_SECOND},
     {"F.selu", "input inplace", unary, SAME | FLOATS | FLAG_SECOND},
@@ -394,12 +405,14 @@ const MgShapeRule mg_shape_pointwise[] = {
     {"n.softplus F.softplus", "input beta threshold", unary, SAME | FLOATS | FLAG_SECOND},
     {"F.hardtanh", "input min_val max_val inplace", unary, SAME | FLOATS | FLAG_SECOND},
     {"n.logsigmoid F.logsigmoid", "input", unary, SAME | FLOATS},
-    {"add+ o.add o+iadd .__add__ .__radd__", "input other alpha", binary, SAME | ANY},
-    {"sub+ subtract+ o.sub o+isub", "input other alpha", binary, SAME | NUMBERS},
-    {"rsub", "input other alpha", binary, SAME | NUMBERS | REVERSED},
+    {"add+", "input other * alpha", binary, SAME | ANY},
+    {"o.add o+iadd .__add__ .__radd__", "input other", binary, SAME | ANY},
+    {"sub+ subtract+", "input other * alpha", binary, SAME | NUMBERS | NO_BOOLS},
+    {"o.sub o+isub", "input other", binary, SAME | NUMBERS | NO_BOOLS},
+    {"rsub", "input other * alpha", binary, SAME | NUMBERS | REVERSED | NO_BOOLS},
     {"mul+ multiply+ o.mul o+imul", "input other", binary, SAME | ANY},
-    {"div+ divide+ true_divide+", "input other rounding_mode", divide, TO_FLOAT | ANY},
-    {"o.truediv o+itruediv", "input other", divide, TO_FLOAT | ANY},
+    {"div+ divide+", "input other * rounding_mode?", divide, TO_FLOAT | ANY},
+    {"true_divide+ o.truediv o+itruediv", "input other", divide, TO_FLOAT | ANY},
     {"floor_divide+ o.floordiv o+ifloordiv", "input other", binary, SAME | REALS | PLAIN},
     {"remainder+ o.mod o+imod fmod+", "input other", binary, SAME | REALS},
     {"pow+ o.pow o+ipow", "input exponent", power, SAME | NUMBERS},
@@ -415,14 +428,14 @@ const MgShapeRule mg_shape_pointwise[] = {
     {"eq+ ne+ not_equal+ o.eq o.ne", "input other", binary, TO_BOOL | ANY | NO_GRAD},
     {"lt+ le+ gt+ ge+ less+ less_equal+ greater+ greater_equal+ o.lt o.le o.gt o.ge", "input other", binary,
      TO_BOOL | BOOLS | REALS | NO_GRAD},
-    {"clamp+ clip+", "input min max", clamp, SAME | REALS},
+    {"clamp+ clip+", "input min? max?", clamp, SAME | REALS},
     {"clamp_min+", "input min", clamp, SAME | REALS},
     {"clamp_max+", "input max", clamp, SAME | REALS},
     {"t.where", "condition input other", choose, SAME | ANY | EXACT},
     {".where", "input condition other", choose_method, SAME | ANY | EXACT},
     {"masked_fill+", "input mask value", masked_fill, 0},
-    {"addcmul+", "input tensor1 tensor2 value", ternary, SAME | NUMBERS},
-    {"addcdiv+", "input tensor1 tensor2 value", ternary, SAME | FLOATS | COMPLEX},
+    {"addcmul+", "input tensor1 tensor2 * value", ternary, SAME | NUMBERS},
+    {"addcdiv+", "input tensor1 tensor2 * value", ternary, SAME | FLOATS | COMPLEX},
     {"lerp+", "input end weight", ternary, SAME | FLOATS | NUMBER_SECOND},
     {"t.fill_ .fill_", "input value", overwrite, 0},
     {"t.zero_ .zero_", "input", overwrite, 0},

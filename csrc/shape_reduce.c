@@ -120,7 +120,20 @@ static int
 reduce_one(MgShapeCall *call)
 {
     int64_t ignored;
+    MgShape *self;
     MG_NEED(call->args[1] == NULL || mg_shape_int(call->args[1], &ignored) == MG_OK);
+    MG_TRY(mg_shape_tensor(call, call->args[0], &self));
+    if ((call->rule->data & DTYPE) == INDEX && self->dtype == MG_BOOL) {
+        return mg_shape_fail(call, "the position of the extremum of bools");
+    }
+    return reduce(call);
+}
+
+/* logsumexp(input, dim, keepdim): the dimensions are not optional */
+static int
+log_sum(MgShapeCall *call)
+{
+    MG_NEED(call->args[1] != NULL);
     return reduce(call);
 }
 
@@ -152,7 +165,10 @@ extremum(MgShapeCall *call)
     MG_NEED(mg_dtype_class(self->dtype) < 3);
     out.dtype = self->dtype;
     if (call->args[1] == NULL) {
-        MG_NEED(mg_layout_elements(self) > 0 && call->args[2] == NULL);
+        MG_NEED(call->args[2] == NULL);
+        if (mg_layout_elements(self) == 0) {
+            return mg_shape_fail(call, "the extremum of no elements");
+        }
         return mg_shape_give(call, &out);
     }
     if (Py_TYPE(call->args[1]) == &MgRef_Type) {
@@ -337,25 +353,26 @@ normalize(MgShapeCall *call)
 }
 
 const MgShapeRule mg_shape_reductions[] = {
-    {"sum nansum", "input dim keepdim dtype", reduce, TO_LONG | WITH_DTYPE},
-    {"mean nanmean", "input dim keepdim dtype", reduce, SAME | FLOATS | WITH_DTYPE},
-    {"prod", "input dim keepdim dtype", reduce_one, TO_LONG | WITH_DTYPE},
+    {"sum", "input dim? keepdim * dtype?", reduce, TO_LONG | WITH_DTYPE},
+    {"nansum", "input dim? keepdim * dtype?", reduce, TO_LONG | WITH_DTYPE | REALS},
+    {"mean nanmean", "input dim? keepdim * dtype?", reduce, SAME | FLOATS | WITH_DTYPE},
+    {"prod", "input dim keepdim * dtype?", reduce_one, TO_LONG | WITH_DTYPE},
     {"amax amin", "input dim keepdim", reduce, SAME | REALS | SOME},
-    {"argmax argmin", "input dim keepdim", reduce_one, INDEX | REALS | SOME | NO_GRAD},
+    {"argmax argmin", "input dim? keepdim", reduce_one, INDEX | REALS | SOME | NO_GRAD},
     {"any all", "input dim keepdim", reduce, TO_BOOL | NO_GRAD},
-    {"logsumexp", "input dim keepdim", reduce, SAME | FLOATS},
-    {"count_nonzero", "input dim", reduce, INDEX | NO_GRAD},
+    {"logsumexp", "input dim keepdim", log_sum, SAME | FLOATS},
+    {"count_nonzero", "input dim?", reduce, INDEX | NO_GRAD},
     {"max", "input dim keepdim", extremum, 0},
     {"min", "input dim keepdim", extremum, 1},
-    {"var std", "input dim unbiased keepdim correction", spread, 0},
-    {"t.var_mean t.std_mean", "input dim unbiased keepdim correction", spread, 1},
-    {"softmax log_softmax", "input dim dtype", softmax, 0},
-    {"F.softmax F.log_softmax", "input dim _stacklevel dtype", softmax, 1},
-    {"cumsum cumprod", "input dim dtype", scan, 0},
-    {"sort", "input dim descending stable", sort, 0},
-    {"argsort", "input dim descending stable", sort, 1},
+    {"var std", "input dim? unbiased keepdim * correction?", spread, 0},
+    {"t.var_mean t.std_mean", "input dim? unbiased keepdim * correction?", spread, 1},
+    {"softmax log_softmax", "input dim dtype?", softmax, 0},
+    {"F.softmax F.log_softmax", "input dim? _stacklevel dtype?", softmax, 1},
+    {"cumsum cumprod", "input dim * dtype?", scan, 0},
+    {"sort", "input dim descending * stable?", sort, 0},
+    {"argsort", "input dim descending * stable?", sort, 1},
     {"topk", "input k dim largest sorted", topk, 0},
-    {"f.norm t.norm .norm", "input p dim keepdim dtype", norm, 1},
+    {"f.norm t.norm .norm", "input p? dim? keepdim dtype?", norm, 1},
     {"F.normalize", "input p dim eps", normalize, 0},
     {NULL, NULL, NULL, 0},
 };

@@ -527,6 +527,7 @@ concatenate(MgShapeCall *call)
         channels_last = channels_last && mg_layout_suggests_channels_last(tensors[i]);
     }
     out.dtype = mg_dtype_common(tensors, count, NULL, 0, call->standard);
+    MG_NEED(out.dtype != MG_NO_DTYPE);
     channels_last ? mg_layout_channels_last(&out) : mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
@@ -556,6 +557,7 @@ stack(MgShapeCall *call)
         out.size[k] = k == dim ? count : tensors[0]->size[k - (k > dim)];
     }
     out.dtype = mg_dtype_common(tensors, count, NULL, 0, call->standard);
+    MG_NEED(out.dtype != MG_NO_DTYPE);
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
@@ -638,13 +640,7 @@ triangle(MgShapeCall *call)
     if (call->args[1] != NULL) {
         MG_TRY(mg_shape_int(call->args[1], &diagonal));
     }
-    if (call->in_place) {
-        MG_TRY(mg_shape_changed(call, self));
-        return mg_shape_give_input(call, self);
-    }
-    MgShape out = *self;
-    mg_layout_contiguous(&out);
-    return mg_shape_give(call, &out);
+    return mg_shape_give_written(call, self);
 }
 
 static int
@@ -775,12 +771,12 @@ const MgShapeRule mg_shape_views[] = {
     {"t.stack", "tensors dim", stack, 0},
     {".repeat", "input repeats...", repeat, 0},
     {"tile", "input dims...", repeat, 1},
-    {"repeat_interleave", "input repeats dim", repeat_interleave, 0},
+    {"repeat_interleave", "input repeats dim?", repeat_interleave, 0},
     {"tril+ triu+", "input diagonal", triangle, 0},
     {"flip", "input dims...", flip, 0},
     {"roll", "input shifts dims", roll, 0},
-    {"n.pad", "input pad mode value", pad, 0},
-    {"diff", "input n dim prepend append", diff, 0},
+    {"n.pad", "input pad mode value?", pad, 0},
+    {"diff", "input n dim prepend? append?", diff, 0},
     {".alias", "input", view_same, 0},
     {NULL, NULL, NULL, 0},
 };

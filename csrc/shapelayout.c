@@ -85,6 +85,11 @@ mg_dtype_common(MgShape *const *tensors, int tensor_count, const MgNumber *numbe
             class = mg_dtype_class(numbers[i].kind);
         }
     }
+    for (int i = 0; i < tensor_count && class == 3; i++) {
+        if (tensors[i] != NULL && tensors[i]->dtype == MG_F16) {
+            return MG_NO_DTYPE; /* it may be complex32, which is not known here */
+        }
+    }
     MgDtype found = highest(tensors, tensor_count, class);
     if (found != MG_NO_DTYPE) {
         return found;

@@ -45,7 +45,8 @@ int mg_dtype_class(MgDtype dtype);
 MgDtype mg_dtype_promote(MgDtype left, MgDtype right);
 MgDtype mg_dtype_to_real(MgDtype dtype);
 
-/* The dtype that an operation on these tensors and numbers works in. Both arrays may hold NULL. */
+/* The dtype that an operation on these tensors and numbers works in, MG_NO_DTYPE if it may be one that is not known here.
+ * Tensors may be NULL. */
 MgDtype mg_dtype_common(MgShape *const *tensors, int tensor_count, const MgNumber *numbers, int number_count,
                         MgDtype default_dtype);
 

@@ -17,6 +17,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import magneto
+from magneto import _core
+
 from . import opinfo, shapes
 from .shapes import FUNCTION, METHOD, Report
 
@@ -400,3 +403,109 @@ def test_calls_agree() -> None:
         for name, target, args, kwargs in _calls():
             shapes.vary(report, name, [target], args, kwargs, rng, VARIANTS)
     _finish(report, NEEDED)
+
+
+def _ask(target: Any, *args: Any, **kwargs: Any) -> Any:
+    inputs: list[Any] = []
+    known: dict[int, int] = {}
+    given = shapes.with_refs(args, inputs, known)
+    named = {key: shapes.with_refs(value, inputs, known) for key, value in kwargs.items()}
+    kind = METHOD if isinstance(target, str) else FUNCTION
+    state = (True, False, torch.float32, None, False, (), 0)
+    return _core.shape_outcome(kind, target, given, named, inputs, state)
+
+
+_X = torch.ones(2, 3)
+_IMAGE = torch.ones(1, 2, 4, 4)
+_FAILING = [
+    (operator.pow, _X.long(), -1),
+    (torch.max, _X[:0]),
+    ("min", _X[:0]),
+    (torch.argmax, _X.bool()),
+    (operator.sub, _X, True),
+    (operator.sub, 1, _X.bool()),
+    (torch.rsub, _X.bool(), _X),
+    (torch.full, (2,), 1e5, torch.float16),
+    (torch.tensor, [1, 300], torch.uint8),
+    ("new_full", _X.half(), (2,), -1e9),
+    (torch.full_like, _X.half(), 1e9),
+    ("fill_", _X.half(), 1e9),
+    ("masked_fill", _X.half(), _X > 0, -1e9),
+    (torch.index_select, _X[:0], 0, torch.zeros(1, dtype=torch.int64)),
+]
+
+
+@pytest.mark.parametrize("case", _FAILING, ids=lambda case: getattr(case[0], "__name__", case[0]))
+def test_what_eager_raises_is_an_error_for_shape_functions_too(case: tuple[Any, ...]) -> None:
+    """FakeTensorMode takes them: the graph would raise, where a handler in captured code can't see it."""
+    target, *args = case
+    kwargs = {"dtype": args.pop()} if isinstance(args[-1], torch.dtype) else {}
+    outcome = _ask(target, *args, **kwargs)
+    assert isinstance(outcome, str)
+    assert outcome[0] == "x"
+
+    def function(*given: Any) -> Any:
+        try:
+            return (
+                getattr(given[0], target)(*given[1:]) if isinstance(target, str) else target(*given, **kwargs)
+            )
+        except RuntimeError as error:
+            return str(error)
+
+    expected = function(*args)
+    assert isinstance(expected, str)
+    assert magneto.compile(function, backend="eager")(*args) == expected
+
+
+def test_numbers_that_a_dtype_can_hold_are_taken() -> None:
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        limits = torch.finfo(dtype)
+        for value in (limits.min, limits.max, float("inf"), float("nan")):
+            assert isinstance(_ask(torch.full, (2,), value, dtype=dtype), tuple)
+            assert isinstance(_ask("masked_fill", _X.to(dtype), _X > 0, value), tuple)
+    for dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
+        for value in (torch.iinfo(dtype).min, torch.iinfo(dtype).max):
+            assert isinstance(_ask(torch.full, (2,), value, dtype=dtype), tuple)
+    for value in (-255, 255):
+        assert isinstance(_ask(torch.full, (2,), value, dtype=torch.uint8), tuple)
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "kwargs"),
+    [
+        (torch.relu, (_X,), {"unknown": None}),
+        (torch.sum, (_X, None), {"dim": 0}),
+        (torch.sum, (_X,), {"dim": 0, "keepdim": None}),
+        (torch.add, (_X, _X, 2), {}),
+        (torch.zeros_like, (_X, torch.float64), {}),
+        (torch.logsumexp, (_X,), {}),
+        (F.relu, (_X, 1), {}),
+        (F.leaky_relu, (_X, True), {}),
+        (F.mse_loss, (_X, _X), {"reduction": None}),
+        (operator.add, (_X.half(), 1j), {}),
+        (torch.cat, ([_X.half(), _X * 1j],), {}),
+        (F.interpolate, (_IMAGE, (5,)), {}),
+        (F.adaptive_avg_pool2d, (_IMAGE, (5,)), {}),
+        (F.max_pool2d, (_IMAGE, (2,) * 12), {}),
+        (F.avg_pool2d, (_IMAGE, (2,) * 12), {}),
+        (F.conv2d, (_IMAGE, torch.ones(2, 2, 1, 1), None, (1,) * 12), {}),
+        (torch.nansum, (_X * 1j,), {}),
+    ],
+    ids=str,
+)
+def test_unusual_arguments_are_declined(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    assert _ask(target, *args, **kwargs) is None
+
+
+def test_a_flag_that_is_not_a_bool_works_in_place() -> None:
+    def function(x: torch.Tensor) -> Any:
+        y = F.relu(x, 1)  # type: ignore[arg-type]
+        y.add_(1)
+        return y is x, x
+
+    for call in (function, magneto.compile(function, backend="eager", fullgraph=True)):
+        x = torch.tensor([-1.0, 2.0])
+        same, y = call(x)
+        assert same
+        assert y is x
+        assert x.tolist() == [1.0, 3.0]
