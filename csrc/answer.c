@@ -1,18 +1,32 @@
-/* Answers that somebody outside keeps: torch's settings, and functions that remember their results.
+/* Answers that somebody outside gives: torch's settings, functions that remember their results, facts about classes.
  *
- * Both are asked for real while the capture is suspended, and guarded: a setting by asking again, a remembered result by
- * being the one that is remembered still. */
+ * They are asked for real while the capture is suspended, with arguments that are guarded as a whole, and are guarded
+ * themselves: a setting, or what subclasses a class has, by asking again; a remembered result by being the one that is
+ * remembered still; what singledispatch finds by what it looks at. A result that is not remembered yet is computed only if
+ * captured code has done nothing that would make a difference, and a trial shows that the function does nothing to what
+ * captured code has seen. */
 #include "answer.h"
 
+#include "control.h"
 #include "record.h"
 #include "rules.h"
+#include "shadow.h"
+#include "symbol.h"
+#include "trace.h"
 #include "world.h"
 #include "worldbase.h"
 
+#include <structmember.h>
+
+/* Ends the capture at a call. NULL. */
 static PyObject *
 refuse(MgCapture *capture, PyObject *callable)
 {
-    mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
+    capture->suspended++; /* a repr may be Python code */
+    PyObject *text = mg_control_text(callable);
+    capture->suspended--;
+    mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, text == NULL ? NULL : "%U", text);
+    Py_XDECREF(text);
     return NULL;
 }
 
@@ -72,6 +86,11 @@ mg_answer_query(MgCapture *capture, PyObject *callable, PyObject *const *args, P
     for (Py_ssize_t i = 0; i < count; i++) {
         if (!is_comparable(args[i])) {
             return refuse(capture, callable);
+        }
+        PyObject *exposed = mg_world_expose(capture, args[i]); /* all in it is guarded */
+        Py_XDECREF(exposed);
+        if (exposed == NULL) {
+            return NULL;
         }
     }
     if (kwnames != NULL) {
@@ -224,48 +243,210 @@ note_part(PyObject *object, void *argument)
     return 0;
 }
 
-/* 1 if captured code has written to anything outside so far, as far as that shows: what runs for real won't see it. */
+/* 1 if the shadow that stands for an outside container holds something else by now. -1 with an exception. */
 static int
-has_written(MgCapture *capture)
+is_changed(MgCapture *capture, const MgRecord *record)
 {
-    for (int i = 0; i < capture->record_count; i++) {
-        MgRecord *record = capture->record_list[i];
-        if (record->held != NULL || record->slots != NULL) {
-            return 1;
+    PyObject *view = record->view, *object = record->object;
+    if (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DEQUE) {
+        int list = record->kind == MG_KIND_LIST;
+        for (Py_ssize_t i = 0; Py_SIZE(view) == Py_SIZE(object) && i < Py_SIZE(view); i++) {
+            PyObject *item = list ? PyList_GET_ITEM(view, i) : mg_deque_item(view, i);
+            if (mg_world_identity(capture, item) != (list ? PyList_GET_ITEM(object, i) : mg_deque_item(object, i))) {
+                return 1;
+            }
         }
-        if (record->view != NULL && (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DEQUE) &&
-            Py_SIZE(record->view) != Py_SIZE(record->object)) {
-            return 1;
+        return Py_SIZE(view) != Py_SIZE(object);
+    }
+    if (record->kind == MG_KIND_DICT) {
+        MgDictWalk walk = {0}, other = {0};
+        PyObject *key, *value, *old_key, *old;
+        while (PyDict_GET_SIZE(view) == PyDict_GET_SIZE(object) && mg_dict_next(view, &walk, &key, &value)) {
+            if (!mg_dict_next(object, &other, &old_key, &old) || key != old_key ||
+                mg_world_identity(capture, value) != old) {
+                return 1;
+            }
         }
-        if (record->view != NULL && record->kind == MG_KIND_DICT &&
-            PyDict_GET_SIZE(record->view) != PyDict_GET_SIZE(record->object)) {
-            return 1;
+        return PyDict_GET_SIZE(view) != PyDict_GET_SIZE(object) || PyObject_TypeCheck(object, mg_defaultdict_type);
+    }
+    if (record->kind == MG_KIND_SET && view != object) {
+        Py_ssize_t position = 0;
+        PyObject *item;
+        Py_hash_t hash;
+        while (PySet_GET_SIZE(view) == PySet_GET_SIZE(object) && _PySet_NextEntry(object, &position, &item, &hash)) {
+            int found = PySet_Contains(view, item);
+            if (found <= 0) {
+                return found < 0 ? -1 : 1;
+            }
         }
+        return PySet_GET_SIZE(view) != PySet_GET_SIZE(object);
     }
     return 0;
 }
 
-/* 1 if a result may be remembered under such an argument: a value, or an object that is told by its identity. */
+/* 1 if a node draws random numbers, as far as its name tells. */
+static int
+is_random(const MgNode *node)
+{
+    static const char *const parts[] = {
+        "rand",    "dropout",     "bernoulli", "normal",    "multinomial", "poisson", "binomial", "gumbel",
+        "uniform", "exponential", "cauchy",    "geometric", "rrelu",       "fract",   "init",     "attention",
+    };
+    if (node->kind == MG_NODE_INPUT) {
+        return 0;
+    }
+    PyObject *name =
+        PyUnicode_Check(node->target) ? Py_NewRef(node->target) : PyObject_GetAttrString(node->target, "__name__");
+    const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
+    int found = text == NULL;
+    for (size_t i = 0; !found && i < Py_ARRAY_LENGTH(parts); i++) {
+        found = strstr(text, parts[i]) != NULL;
+    }
+    PyErr_Clear();
+    Py_XDECREF(name);
+    return found;
+}
+
+/* 1 if captured code has done anything so far that a function which runs for real would have to see: a write to outside,
+ * or random numbers drawn. -1 with an exception. */
+static int
+has_acted(MgCapture *capture)
+{
+    for (int i = 0; i < capture->record_count; i++) {
+        MgRecord *record = capture->record_list[i];
+        int changed = record->held != NULL || record->slots != NULL ? 1
+                      : record->view == NULL                        ? 0
+                                                                    : is_changed(capture, record);
+        if (changed != 0) {
+            return changed;
+        }
+    }
+    for (int i = 0; i < capture->node_count; i++) {
+        if (is_random(&capture->nodes[i])) {
+            return 1;
+        }
+    }
+    return capture->wrote;
+}
+
+/* 1 if a result may be remembered under such an argument, which C code may use: a value, or an object that is told by its
+ * identity, which is guarded. 0 or -1. */
 static int
 is_key(MgCapture *capture, PyObject *value)
 {
-    if (mg_is_plain_value(value) || mg_is_singleton(value) || PyType_Check(value) || PyFunction_Check(value) ||
-        PyModule_Check(value) || mg_rules_is_constant_type(Py_TYPE(value)) || Py_IS_TYPE(value, mg_torch.device)) {
+    PyTypeObject *type = Py_TYPE(value);
+    if (mg_is_plain_value(value) || mg_is_singleton(value) || type == mg_torch.device || PyType_Check(value) ||
+        PyModule_Check(value)) {
         return 1;
     }
-    if (PyTuple_CheckExact(value) || Py_IS_TYPE(value, mg_torch.size)) {
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
-            if (!is_key(capture, PyTuple_GET_ITEM(value, i))) {
-                return 0;
-            }
+    if (PyTuple_Check(value)) {
+        int good = type == mg_torch.size ||
+                   (type->tp_hash == PyTuple_Type.tp_hash && type->tp_richcompare == PyTuple_Type.tp_richcompare);
+        for (Py_ssize_t i = 0; good > 0 && i < PyTuple_GET_SIZE(value); i++) {
+            good = is_key(capture, PyTuple_GET_ITEM(value, i));
         }
-        return 1;
+        return good;
+    }
+    if (PyFrozenSet_CheckExact(value)) {
+        Py_ssize_t position = 0;
+        PyObject *item;
+        Py_hash_t hash;
+        int good = 1;
+        while (good > 0 && _PySet_NextEntry(value, &position, &item, &hash)) {
+            good = is_key(capture, item);
+        }
+        return good;
     }
     MgRecord *record = mg_world_find(capture, value);
-    return record != NULL && record->kind == MG_KIND_INSTANCE && record->view == NULL &&
-           Py_TYPE(value)->tp_hash == PyBaseObject_Type.tp_hash &&
-           Py_TYPE(value)->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
-           mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, value) == MG_OK;
+    int by_identity =
+        type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+    if (mg_rules_is_constant_type(type) && (record != NULL || !by_identity)) { /* guarded already, or a value */
+        return 1;
+    }
+    if (record == NULL || record->view != NULL ||
+        !(PyFunction_Check(value) || (record->kind == MG_KIND_INSTANCE && by_identity))) {
+        return 0;
+    }
+    return mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, value) < 0 ? -1 : 1;
+}
+
+/* Guards all that is in a value (borrowed), which C code may use, so that it will be the same again: functions and objects
+ * by identity. 1, 0 if something depends on a tensor, -1 with an exception. */
+static int
+settle(MgCapture *capture, PyObject *value)
+{
+    if (mg_is_plain_value(value) || mg_is_singleton(value)) {
+        return 1;
+    }
+    if (mg_is_twin(value) || mg_is_number(value)) {
+        return 0;
+    }
+    int good = 1;
+    if (Py_EnterRecursiveCall(" in a container")) {
+        return -1;
+    }
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        for (Py_ssize_t i = 0; good > 0 && i < Py_SIZE(value); i++) {
+            good = settle(capture, PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i));
+        }
+    }
+    else if (PyDict_Check(value)) {
+        MgDictWalk walk = {0};
+        PyObject *key, *item;
+        while (good > 0 && mg_dict_next(value, &walk, &key, &item)) {
+            good = settle(capture, key);
+            good = good > 0 ? settle(capture, item) : good;
+        }
+    }
+    else if (PyAnySet_Check(value)) {
+        Py_ssize_t position = 0;
+        PyObject *item;
+        Py_hash_t hash;
+        while (good > 0 && _PySet_NextEntry(value, &position, &item, &hash)) {
+            good = settle(capture, item);
+        }
+    }
+    else if (Py_IS_TYPE(value, &PyMethod_Type)) {
+        good = settle(capture, PyMethod_GET_FUNCTION(value));
+        good = good > 0 ? settle(capture, PyMethod_GET_SELF(value)) : good;
+    }
+    else {
+        MgRecord *record = mg_world_find(capture, value);
+        if (record != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, value) < 0) {
+            good = -1;
+        }
+    }
+    Py_LeaveRecursiveCall();
+    return good;
+}
+
+PyObject *
+mg_answer_constant(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)), ready = 0;
+    PyObject **exposed = PyMem_Calloc((size_t)total + 1, sizeof(PyObject *));
+    if (exposed == NULL) {
+        return PyErr_NoMemory();
+    }
+    PyObject *result = NULL;
+    int good = 1;
+    for (; good > 0 && ready < total; ready++) {
+        exposed[ready] = mg_world_escape(capture, args[ready]);
+        good = exposed[ready] == NULL ? -1 : settle(capture, exposed[ready]);
+    }
+    if (good == 0) {
+        refuse(capture, callable);
+    }
+    else if (good > 0) {
+        capture->suspended++;
+        result = PyObject_Vectorcall(callable, exposed, (size_t)count, kwnames);
+        capture->suspended--;
+    }
+    for (Py_ssize_t i = 0; i < ready; i++) {
+        Py_XDECREF(exposed[i]);
+    }
+    PyMem_Free(exposed);
+    return result;
 }
 
 /* The key under which the cache has the result of a call. New. */
@@ -297,20 +478,20 @@ cache_key(const Parts *parts, PyObject *const *args, Py_ssize_t count, PyObject 
     return key;
 }
 
-/* The parameter `typed` of a cached function: 1, 0 or -1. */
+/* The parameters of a cached function: 0, or -1 without an exception if they can't be told. *room is -1 for no limit. */
 static int
-is_typed(PyObject *callable)
+read_parameters(PyObject *callable, int *typed, Py_ssize_t *room)
 {
-    PyObject *tell = PyObject_GetAttrString(callable, "cache_parameters");
-    if (tell == NULL) { /* made by the C class itself: only functools adds this */
-        return -1;
-    }
-    PyObject *parameters = PyObject_CallNoArgs(tell);
-    PyObject *typed = parameters == NULL ? NULL : PyDict_GetItemString(parameters, "typed");
-    int result = typed == NULL ? -1 : PyObject_IsTrue(typed);
-    Py_DECREF(tell);
+    PyObject *parameters = PyObject_CallMethod(callable, "cache_parameters", NULL); /* functools adds it */
+    int known = parameters != NULL && PyDict_Check(parameters);
+    PyObject *is_typed = known ? PyDict_GetItemString(parameters, "typed") : NULL;
+    PyObject *size = known ? PyDict_GetItemString(parameters, "maxsize") : NULL;
+    *typed = is_typed == NULL ? -1 : PyObject_IsTrue(is_typed);
+    *room = size == NULL ? 0 : size == Py_None ? -1 : PyLong_CheckExact(size) ? PyLong_AsSsize_t(size) : 0;
+    known = *typed >= 0 && size != NULL && !PyErr_Occurred();
+    PyErr_Clear();
     Py_XDECREF(parameters);
-    return result;
+    return known ? 0 : -1;
 }
 
 /* 1 for functions whose results are values, so that it makes no difference whether they are remembered. */
@@ -321,53 +502,171 @@ is_of_typing(PyObject *function)
     return module != NULL && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "typing") == 0;
 }
 
-PyObject *
-mg_answer_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+/* What a cache with a limit keeps for a key, as _functoolsmodule.c has it; guard_result checks it. */
+typedef struct {
+    PyObject_HEAD
+    void *before, *after;
+    Py_hash_t hash;
+    PyObject *key, *result;
+} Link;
+
+/* Guards that the cache still has `result` under `key`. MG_OK, MG_ERR, or MG_BREAK if it has another already. */
+static int
+guard_result(MgCapture *capture, PyObject *cache, PyObject *key, int limited, PyObject *result)
 {
-    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
-    for (Py_ssize_t i = 0; i < total; i++) {
-        if (!is_key(capture, args[i])) {
-            return PyErr_Occurred() ? NULL : refuse(capture, callable);
+    static PyMemberDef member = {"result", T_OBJECT_EX, offsetof(Link, result), READONLY, NULL};
+    static PyObject *descriptor; /* strong: of the field of a link */
+    PyObject *value = PyDict_GetItemWithError(cache, key);
+    if (value == NULL) {
+        return PyErr_Occurred() ? MG_ERR : MG_BREAK;
+    }
+    MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, cache, 0);
+    MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
+    if (limited) { /* a link is used again for another key when the cache is full */
+        if (strcmp(Py_TYPE(value)->tp_name, "functools._lru_list_elem") != 0 ||
+            Py_TYPE(value)->tp_basicsize != sizeof(Link)) {
+            return MG_BREAK;
+        }
+        if (descriptor == NULL && (descriptor = PyDescr_NewMember(Py_TYPE(value), &member)) == NULL) {
+            return MG_ERR;
+        }
+        value = ((Link *)value)->result;
+        source = source == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_ATTR, source, descriptor, 0);
+    }
+    if (source == NULL) {
+        return MG_ERR;
+    }
+    return value != result ? MG_BREAK : mg_capture_guard(capture, MG_GUARD_IDENTITY, source, result);
+}
+
+/* 1 if a trial has written to what the capture, or one that it is a trial for, has looked at. -1 with an exception. */
+static int
+has_interfered(MgCapture *trial)
+{
+    for (int i = 0; i < trial->record_count; i++) {
+        MgRecord *record = trial->record_list[i];
+        int changed = record->held != NULL || record->slots != NULL ? 1
+                      : record->view == NULL                        ? 0
+                                                                    : is_changed(trial, record);
+        for (MgCapture *capture = trial->outer; changed > 0 && capture != NULL; capture = capture->outer) {
+            if (mg_world_find(capture, record->object) != NULL) {
+                return 1;
+            }
+        }
+        if (changed < 0) {
+            return -1;
         }
     }
+    return trial->wrote;
+}
+
+/* 1 if a function can be called for real in the middle of the capture: it does not raise, and leaves alone what captured
+ * code has seen. It is captured on trial to find out, and nothing comes of that. 0 if not, -1 with an exception. */
+static int
+is_harmless(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    MgCapture *trial = mg_capture_new();
+    if (trial == NULL) {
+        return -1;
+    }
+    trial->outer = capture;
+    PyObject *result = mg_trace_run(trial, function, args, (size_t)count, kwnames);
+    int harmless = result == NULL ? 0 : has_interfered(trial);
+    harmless = result == NULL || harmless < 0 ? harmless : !harmless;
+    if (trial->reason != MG_REASON_NONE) {
+        PyErr_Clear();
+    }
+    if (result != NULL && PyList_Append(trial->keep, result) < 0) { /* its finalizer must not run for real */
+        harmless = -1;
+    }
+    Py_XDECREF(result);
+    if (mg_rules_restore_state(trial) < 0) {
+        harmless = -1;
+    }
+    if (trial->interrupt != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(trial->interrupt), trial->interrupt);
+        harmless = -1;
+    }
+    mg_capture_free(trial);
+    return PyErr_Occurred() ? -1 : harmless;
+}
+
+/* The same with arguments that C code may use. */
+static PyObject *
+call_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
     PyObject *result = NULL, *key = NULL, *view = NULL;
+    int typed;
+    Py_ssize_t room;
     Parts parts = {.function = PyObject_GetAttrString(callable, "__wrapped__")};
-    if (parts.function == NULL) {
-        return NULL;
+    if (parts.function == NULL || read_parameters(callable, &typed, &room) < 0 || room == 0) {
+        PyErr_Clear(); /* made by the C class itself, or nothing is remembered */
+        Py_XDECREF(parts.function);
+        return refuse(capture, callable);
     }
     Py_TYPE(callable)->tp_traverse(callable, note_part, &parts);
-    capture->suspended++; /* hashing, comparing and the function itself: all for real */
-    int typed = is_typed(callable);
     int apart = is_of_typing(parts.function);
-    if (parts.cache == NULL || parts.mark == NULL || typed < 0) {
-        goto done;
-    }
-    key = cache_key(&parts, args, count, kwnames, typed);
+    key = parts.cache == NULL || parts.mark == NULL ? NULL : cache_key(&parts, args, count, kwnames, typed);
     int known = key == NULL ? -1 : PyDict_Contains(parts.cache, key);
-    if (known < 0 || (known == 0 && !apart && has_written(capture))) {
+    int free_to_run = known == 0 && !apart ? has_acted(capture) == 0 : 1;
+    if (free_to_run && known == 0 && !apart) {
+        free_to_run = is_harmless(capture, parts.function, args, count, kwnames);
+    }
+    if (known < 0 || free_to_run <= 0) {
         goto done;
     }
     result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
-    PyObject *value = result == NULL || apart ? NULL : PyDict_GetItemWithError(parts.cache, key);
-    if (value != NULL) {
-        MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, parts.cache, 0);
-        MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
-        if (source == NULL || mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value) < 0) {
-            goto done;
+    if (result == NULL) { /* it has changed its mind; or it can't be hashed */
+        if (PyErr_ExceptionMatches(PyExc_Exception)) {
+            PyErr_Clear();
         }
+        goto done;
     }
-    else if (result != NULL && !apart) {
-        goto done; /* it has no room for it */
-    }
-    if (result != NULL) {
+    int status = apart ? MG_OK : guard_result(capture, parts.cache, key, room > 0, result);
+    if (status == MG_OK) {
         view = mg_world_adopt(capture, result); /* the cache keeps it */
     }
 done:
-    capture->suspended--;
     Py_DECREF(parts.function);
     Py_XDECREF(key);
     Py_XDECREF(result);
     return view != NULL || PyErr_Occurred() ? view : refuse(capture, callable);
+}
+
+PyObject *
+mg_answer_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    MgRecord *record = mg_world_find(capture, callable);
+    if (record == NULL) { /* made by captured code: anew in each call */
+        return refuse(capture, callable);
+    }
+    if (mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, callable) < 0) {
+        return NULL;
+    }
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)), ready = 0;
+    PyObject **exposed = PyMem_Calloc((size_t)total + 1, sizeof(PyObject *));
+    if (exposed == NULL) {
+        return PyErr_NoMemory();
+    }
+    int good = 1;
+    for (; good > 0 && ready < total; ready++) {
+        exposed[ready] = mg_world_escape(capture, args[ready]);
+        good = exposed[ready] == NULL ? -1 : is_key(capture, exposed[ready]);
+    }
+    PyObject *result = NULL;
+    if (good == 0) {
+        refuse(capture, callable);
+    }
+    else if (good > 0) {
+        capture->suspended++; /* hashing, comparing and the function itself: all for real */
+        result = call_cached(capture, callable, exposed, count, kwnames);
+        capture->suspended--;
+    }
+    for (Py_ssize_t i = 0; i < ready; i++) {
+        Py_XDECREF(exposed[i]);
+    }
+    PyMem_Free(exposed);
+    return result;
 }
 
 /* ---- functools.singledispatch ---- */
@@ -400,6 +699,10 @@ mg_answer_dispatch(MgCapture *capture, PyObject *function, PyObject *const *args
     }
     if (mg_world_guard_mro(capture, (PyTypeObject *)args[0]) < 0) {
         return NULL;
+    }
+    int acted = has_acted(capture);
+    if (acted != 0) {
+        return acted < 0 ? NULL : refuse(capture, function);
     }
     capture->suspended++;
     PyObject *result = PyObject_Vectorcall(function, args, 1, NULL);

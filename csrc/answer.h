@@ -19,6 +19,11 @@ int mg_answer_undo(PyObject *settings);
 /* type.__subclasses__(class): guarded to give the same classes. New. */
 PyObject *mg_answer_subclasses(MgCapture *capture, PyObject *callable, PyObject *class);
 
+/* Calls a function whose result follows from its arguments, or is taken for granted: for real. The arguments are guarded
+ * as a whole, functions and objects by identity. New. */
+PyObject *mg_answer_constant(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *kwnames);
+
 /* Calls a function that functools.lru_cache has wrapped: for real, as its cache is no part of the program. New. */
 PyObject *mg_answer_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                            PyObject *kwnames);

@@ -4,6 +4,7 @@
  * it was looked for first. Writes are held back in the record of the object or of its dict. */
 #include "except.h"
 #include "record.h"
+#include "route.h"
 #include "rules.h"
 #include "shadow.h"
 #include "symbol.h"
@@ -43,8 +44,42 @@ mg_world_guard_mro(MgCapture *capture, PyTypeObject *type)
     return source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_IDENTITY, source, type->tp_mro);
 }
 
-int
-mg_world_guard_protocols(MgCapture *capture, PyObject *object)
+/* 1 if C code that calls a special method runs into nothing but frames, which are captured, and harmless C code. */
+static int
+is_plain_method(PyObject *method)
+{
+    PyTypeObject *kind = Py_TYPE(method);
+    if (kind == &PyClassMethod_Type || kind == &PyStaticMethod_Type) {
+        PyObject *inner = PyObject_GetAttrString(method, "__func__");
+        int plain = inner != NULL && is_plain_method(inner);
+        Py_XDECREF(inner);
+        PyErr_Clear();
+        return plain;
+    }
+    return method == Py_None || kind == &PyFunction_Type || kind == &PyWrapperDescr_Type ||
+           kind == &PyMethodDescr_Type || kind == &PyGetSetDescr_Type || kind == &PyProperty_Type ||
+           kind == &PyClassMethodDescr_Type;
+}
+
+/* Special methods that captured code finds and calls by itself, whatever they are. */
+static int
+is_called_by_rules(const char *name)
+{
+    static const char *const names[] = {"__call__",    "__enter__",    "__exit__",           "__getattribute__",
+                                        "__getattr__", "__setattr__",  "__delattr__",        "__class__",
+                                        "__copy__",    "__deepcopy__", "__torch_function__", "__reduce_ex__"};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Guards the special methods of an object's class. Those that C code calls must be plain, unless `lookup` is set: then it is
+ * only about an attribute. */
+static int
+guard_protocols(MgCapture *capture, PyObject *object, int lookup)
 {
     static const char *const names[] = {
         "__eq__",      "__ne__",       "__lt__",        "__le__",       "__gt__",        "__ge__",
@@ -61,16 +96,21 @@ mg_world_guard_protocols(MgCapture *capture, PyObject *object)
         "__divmod__",  "__rdivmod__",  "__lshift__",    "__rlshift__",  "__ilshift__",   "__rshift__",
         "__rrshift__", "__irshift__",  "__and__",       "__rand__",     "__iand__",      "__or__",
         "__ror__",     "__ior__",      "__xor__",       "__rxor__",     "__ixor__",      "__torch_function__",
-        "__copy__",    "__deepcopy__", "__reduce_ex__", "__index__",
+        "__copy__",    "__deepcopy__", "__reduce_ex__",
     };
+    static char odd; /* stands for a class with a special method that C code must not call */
     PyTypeObject *type = Py_TYPE(object);
-    if (!mg_is_heap_type(type) || type == mg_twin_class ||
-        mg_table_get(&capture->guarded, type, (void *)(uintptr_t)99) != NULL) {
+    if (!mg_is_heap_type(type) || type == mg_twin_class) {
         return MG_OK;
     }
-    if (mg_table_set(&capture->guarded, type, (void *)(uintptr_t)99, type) < 0) {
-        return MG_ERR;
+    void *known = mg_table_get(&capture->guarded, type, (void *)(uintptr_t)99);
+    if (known == &odd && !lookup) {
+        return mg_capture_abort(capture, MG_REASON_OPAQUE, "a special method of %s", type->tp_name);
     }
+    if (known != NULL) {
+        return MG_OK;
+    }
+    known = type;
     PyObject *expected = PyTuple_New(2 * Py_ARRAY_LENGTH(names));
     for (Py_ssize_t i = 0; expected != NULL && i < (Py_ssize_t)Py_ARRAY_LENGTH(names); i++) {
         PyObject *name = PyUnicode_InternFromString(names[i]);
@@ -79,6 +119,9 @@ mg_world_guard_protocols(MgCapture *capture, PyObject *object)
             break;
         }
         PyObject *found = _PyType_Lookup(type, name);
+        if (found != NULL && !is_plain_method(found) && !is_called_by_rules(names[i])) {
+            known = &odd;
+        }
         PyTuple_SET_ITEM(expected, 2 * i, name);
         PyTuple_SET_ITEM(expected, 2 * i + 1, Py_NewRef(found == NULL ? Py_None : found));
     }
@@ -87,7 +130,16 @@ mg_world_guard_protocols(MgCapture *capture, PyObject *object)
                      ? MG_ERR
                      : mg_capture_guard(capture, MG_GUARD_METHODS, source, expected);
     Py_XDECREF(expected);
-    return result;
+    if (result < 0 || mg_table_set(&capture->guarded, type, (void *)(uintptr_t)99, known) < 0) {
+        return MG_ERR;
+    }
+    return known == &odd ? guard_protocols(capture, object, lookup) : MG_OK;
+}
+
+int
+mg_world_guard_protocols(MgCapture *capture, PyObject *object)
+{
+    return guard_protocols(capture, object, 0);
 }
 
 /* The value of a class attribute as captured code sees it: `found` is borrowed, found on `type` by `name`. */
@@ -184,9 +236,18 @@ bind(MgCapture *capture, PyObject *owner, PyTypeObject *type, PyObject *name, Py
         if (view == NULL) {
             return NULL;
         }
-        if (strcmp(kind->tp_name, "cached_property") == 0 && owner != NULL) { /* without the lock around it */
+        if (owner != NULL && mg_rules_is_cached_property(kind)) { /* without the lock around it */
             PyObject *function = mg_world_getattr(capture, view, MG_STRING("func"));
+            PyObject *stored = function == NULL ? NULL : mg_world_getattr(capture, view, MG_STRING("attrname"));
             Py_DECREF(view);
+            if (stored != NULL && (!PyUnicode_Check(stored) || PyUnicode_Compare(stored, name) != 0)) {
+                mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name);
+                Py_CLEAR(stored);
+            }
+            if (stored == NULL) {
+                Py_CLEAR(function);
+            }
+            Py_XDECREF(stored);
             PyObject *arguments[2] = {NULL, owner};
             PyObject *value = function == NULL ? NULL
                                                : mg_rules_call(capture, function, arguments + 1,
@@ -236,9 +297,8 @@ tuple_field(PyObject *descriptor)
 
 /* Item `index` of a tuple as captured code sees it. */
 static PyObject *
-tuple_item(MgCapture *capture, PyObject *tuple, PyObject *key, Py_ssize_t index)
+tuple_item(MgCapture *capture, PyObject *tuple, Py_ssize_t index)
 {
-    (void)key;
     MgRecord *record = mg_world_find(capture, tuple);
     PyObject *item = PyTuple_GET_ITEM(tuple, index);
     if (record == NULL) {
@@ -315,10 +375,7 @@ load_data_descriptor(MgCapture *capture, PyObject *owner, PyTypeObject *type, Py
     if (PyTuple_Check(owner)) { /* a field of a namedtuple or of a structseq */
         Py_ssize_t index = tuple_field(found);
         if (index >= 0 && index < PyTuple_GET_SIZE(owner)) {
-            PyObject *key = PyLong_FromSsize_t(index);
-            PyObject *item = key == NULL ? NULL : tuple_item(capture, owner, key, index);
-            Py_XDECREF(key);
-            return item;
+            return tuple_item(capture, owner, index);
         }
     }
     if (mg_world_owner(capture, owner) == NULL || !mg_is_heap_type(type)) { /* C-level attributes of inside objects */
@@ -409,7 +466,7 @@ instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
 {
     PyTypeObject *type = Py_TYPE(owner);
     PyObject *hook = NULL;
-    if (mg_world_guard_protocols(capture, owner) < 0) {
+    if (guard_protocols(capture, owner, 1) < 0) {
         return NULL;
     }
     if (type->tp_getattro != PyObject_GenericGetAttr && mg_is_heap_type(type)) {
@@ -433,9 +490,17 @@ instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) {
         return NULL;
     }
-    if (hook != NULL && PyFunction_Check(hook)) {
+    if (hook != NULL) {
         PyErr_Clear();
-        return call_type_method(capture, owner, hook, name, NULL);
+        if (PyFunction_Check(hook)) {
+            return call_type_method(capture, owner, hook, name, NULL);
+        }
+        PyObject *bound = bind(capture, owner, type, MG_STRING("__getattr__"), hook);
+        PyObject *arguments[2] = {NULL, name};
+        result = bound == NULL ? NULL
+                               : mg_rules_call(capture, bound, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        Py_XDECREF(bound);
+        return result;
     }
     if (PyModule_Check(owner) && !PyErr_Occurred()) {
         MgRecord *dict = mg_world_pin(capture, PyModule_GetDict(owner));
@@ -595,8 +660,15 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
     if (on_meta != NULL) {
         return bind(capture, (PyObject *)owner, meta, name, on_meta);
     }
-    return mg_world_touch(capture,
-                          PyObject_GetAttr((PyObject *)owner, name)); /* a metaclass's __getattr__, or the error */
+    PyObject *hook = _PyType_Lookup(meta, MG_STRING("__getattr__"));
+    if (mg_world_guard_lookup(capture, meta, MG_STRING("__getattr__")) < 0) {
+        return NULL;
+    }
+    if (hook != NULL && !PyFunction_Check(hook)) {
+        mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of class %s", name, owner->tp_name);
+        return NULL;
+    }
+    return mg_world_touch(capture, PyObject_GetAttr((PyObject *)owner, name)); /* calls that, or raises the error */
 }
 
 /* An attribute of a constant of a C type: whatever it holds for good is outside as well. */
@@ -758,6 +830,34 @@ store_slot(MgCapture *capture, MgRecord *record, PyObject *name, PyObject *descr
     return PyDict_SetItem(record->slots, descriptor, value != NULL ? value : mg_capture_deleted);
 }
 
+/* Sets an attribute, or deletes it if value is NULL, by a data descriptor that runs Python code: its frames are captured. */
+static int
+set_through(MgCapture *capture, PyObject *owner, PyTypeObject *type, PyObject *name, PyObject *found, PyObject *value)
+{
+    PyTypeObject *kind = Py_TYPE(found);
+    PyObject *function;
+    if (kind == &PyProperty_Type) {
+        function = PyObject_GetAttr(found, value != NULL ? MG_STRING("fset") : MG_STRING("fdel"));
+    }
+    else {
+        PyObject *method = value != NULL ? MG_STRING("__set__") : MG_STRING("__delete__");
+        function = Py_XNewRef(_PyType_Lookup(kind, method));
+        if (mg_world_guard_lookup(capture, kind, method) < 0) {
+            Py_XDECREF(function);
+            return MG_ERR;
+        }
+    }
+    int known = function == NULL || function == Py_None || PyFunction_Check(function);
+    Py_XDECREF(function);
+    if (!known) { /* C code would call it behind the rules' back */
+        return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of %s", name, type->tp_name);
+    }
+    PyObject *view = PyErr_Occurred() ? NULL : reach_lookup(capture, type, name, found);
+    int status = view == NULL ? MG_ERR : kind->tp_descr_set(view, owner, value);
+    Py_XDECREF(view);
+    return status;
+}
+
 int
 mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value)
 {
@@ -769,7 +869,10 @@ mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, Py
     MgRecord *record = mg_world_owner(capture, owner);
     if (found != NULL && Py_TYPE(found)->tp_descr_set != NULL) {
         if (Py_IS_TYPE(found, &PyProperty_Type) || mg_is_heap_type(Py_TYPE(found))) {
-            return Py_TYPE(found)->tp_descr_set(found, owner, value); /* its frames are captured */
+            return set_through(capture, owner, type, name, found, value);
+        }
+        if (value != NULL && found == mg_shadow_factory && !mg_route_is_factory(capture, value)) {
+            return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", value);
         }
         if (record == NULL) {
             return Py_TYPE(found)->tp_descr_set(found, owner, value);
@@ -832,7 +935,7 @@ mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *
     }
     PyObject *method = value != NULL ? MG_STRING("__setattr__") : MG_STRING("__delattr__");
     PyObject *hook = _PyType_Lookup(type, method);
-    if (mg_world_guard_protocols(capture, owner) < 0) {
+    if (guard_protocols(capture, owner, 1) < 0) {
         return MG_ERR;
     }
     if (hook != NULL && PyFunction_Check(hook)) {

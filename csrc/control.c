@@ -13,7 +13,7 @@ int mg_control_overriding;
 enum { OWN_REFUSED = 3 }; /* graph_break, skip_frame and step_unsupported of torch._dynamo are refused from the start */
 
 static struct {
-    PyObject *judge;    /* strong: (name of a module) -> name of a mark */
+    PyObject *judge;    /* strong: (name of a module) -> "inline" or "skip" */
     PyObject *modules;  /* strong: names of modules -> marks, as ints */
     PyObject *flags;    /* strong: list of (dict, key) of the flags that make breaks errors */
     PyObject *refresh;  /* strong: looks for what was said through torch._dynamo */
@@ -25,12 +25,6 @@ static struct {
     PyObject *refused;
     PyObject *leaves;
 } control;
-
-static const char *const mark_names[] = {
-    [MG_MARK_NONE] = "inline",      [MG_MARK_DISABLED] = "disabled", [MG_MARK_SKIPPED] = "skip",
-    [MG_MARK_FORBIDDEN] = "forbid", [MG_MARK_CONSTANT] = "constant", [MG_MARK_RECORDED] = "record",
-    [MG_MARK_REPLACED] = "replace",
-};
 
 /* ---- tables ---- */
 
@@ -105,21 +99,22 @@ override(void)
                             (control.replaced != NULL && PyDict_GET_SIZE(control.replaced) > 0);
 }
 
-void
+int
 mg_control_begin(void)
 {
     if (control.refresh != NULL) {
         PyObject *result = PyObject_CallNoArgs(control.refresh);
-        if (result == NULL) {
-            PyErr_Clear();
+        if (result == NULL && !PyErr_ExceptionMatches(PyExc_Exception)) { /* an interrupt is its caller's */
+            return MG_ERR;
         }
+        PyErr_Clear();
         Py_XDECREF(result);
     }
     override();
     if (control.rules == NULL) {
         control.rules = Py_XNewRef(find_module("torch._dynamo.trace_rules"));
         if (control.rules == NULL) {
-            return;
+            return MG_OK;
         }
     }
     if (control.flags != NULL && PyList_GET_SIZE(control.flags) < 2) {
@@ -129,6 +124,7 @@ mg_control_begin(void)
     Py_XSETREF(control.refused, find_ids("_disallowed_callable_ids"));
     Py_XSETREF(control.leaves, find_ids("_leaf_function_ids"));
     override();
+    return MG_OK;
 }
 
 /* 1 if a set has the id of an object. */
@@ -254,6 +250,14 @@ mark_of_attributes(PyObject *function, PyObject *dict, PyObject **other)
     return MG_MARK_NONE;
 }
 
+MgMark
+mg_control_said(PyObject *function, PyObject **other)
+{
+    PyObject *dict = ((PyFunctionObject *)function)->func_dict;
+    *other = NULL;
+    return dict == NULL || PyDict_GET_SIZE(dict) == 0 ? MG_MARK_NONE : mark_of_attributes(function, dict, other);
+}
+
 /* What is to become of functions of a module; the judge is asked once for each name. -1 with an exception. */
 static int
 mark_of_module(MgCapture *capture, PyObject *name)
@@ -275,12 +279,8 @@ mark_of_module(MgCapture *capture, PyObject *name)
     if (capture != NULL) {
         capture->suspended--;
     }
-    int mark = verdict == NULL ? -1 : MG_MARK_NONE;
-    for (int i = 0; verdict != NULL && PyUnicode_Check(verdict) && i < (int)Py_ARRAY_LENGTH(mark_names); i++) {
-        if (PyUnicode_CompareWithASCIIString(verdict, mark_names[i]) == 0) {
-            mark = i;
-        }
-    }
+    int skipped = verdict != NULL && PyUnicode_Check(verdict) && PyUnicode_CompareWithASCIIString(verdict, "skip") == 0;
+    int mark = verdict == NULL ? -1 : skipped ? MG_MARK_SKIPPED : MG_MARK_NONE;
     Py_XDECREF(verdict);
     known = mark < 0 ? NULL : PyLong_FromLong(mark);
     if (known == NULL || PyDict_SetItem(control.modules, name, known) < 0) {
@@ -298,15 +298,11 @@ mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other)
         return has_id(control.leaves, callable) ? MG_MARK_SKIPPED : MG_MARK_RECORDED;
     }
     if (PyFunction_Check(callable)) {
-        PyFunctionObject *function = (PyFunctionObject *)callable;
-        PyObject *dict = function->func_dict;
-        if (dict != NULL && PyDict_GET_SIZE(dict) > 0) {
-            MgMark mark = mark_of_attributes(callable, dict, other);
-            if (mark != MG_MARK_NONE) {
-                return mark;
-            }
+        MgMark mark = mg_control_said(callable, other);
+        if (mark != MG_MARK_NONE) {
+            return mark;
         }
-        PyObject *name = PyDict_GetItemWithError(function->func_globals, MG_STRING("__name__"));
+        PyObject *name = PyDict_GetItemWithError(((PyFunctionObject *)callable)->func_globals, MG_STRING("__name__"));
         return name == NULL && PyErr_Occurred() ? -1 : mark_of_module(capture, name);
     }
     if ((PyObject *)Py_TYPE(callable) == control.scripted) { /* the function it was made of */

@@ -18,11 +18,14 @@ typedef enum {
 /* Takes what magneto/_control.py gives: "judge", "flags", "refresh", "replaced", "ignored". */
 int mg_control_configure(PyObject *tables);
 
-/* At the start of a capture: finds what users have said through torch._dynamo since. */
-void mg_control_begin(void);
+/* At the start of a capture: finds what users have said through torch._dynamo since. MG_ERR if that is interrupted. */
+int mg_control_begin(void);
 
 /* What was said about a callable. *other is the replacement, borrowed. -1 with an exception. `capture` may be NULL. */
 int mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other);
+
+/* What the attributes of a Python function say, which goes before what the tables say. *other as above. */
+MgMark mg_control_said(PyObject *function, PyObject **other);
 
 /* Whether anything was said about callables that the rules know: that they are refused (torch._dynamo.disallow_in_graph) or
  * replaced (substitute_in_graph). If so, what was said about this one. */

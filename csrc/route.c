@@ -5,6 +5,7 @@
 #include "route.h"
 
 #include "rules.h"
+#include "shadow.h"
 #include "world.h"
 
 #include <structmember.h>
@@ -121,9 +122,15 @@ is_one_of(const char *name, const char *const *names, size_t count)
 int
 mg_route_position(PyObject *callable, Py_ssize_t count)
 {
-    static const char *const first[] = {"map", "filter", "starmap", "takewhile", "dropwhile", "filterfalse", "reduce"};
+    static const char *const first[] = {"map",       "filter",      "starmap", "takewhile",
+                                        "dropwhile", "filterfalse", "reduce",  "cmp_to_key"};
     static const char *const second[] = {"accumulate", "groupby"};
     const char *name = short_name(callable);
+    if (strcmp(name, "sub") == 0 || strcmp(name, "subn") == 0) { /* of a pattern, which may be in front */
+        int bound = PyCFunction_Check(callable) && PyCFunction_GET_SELF(callable) != NULL &&
+                    !PyModule_Check(PyCFunction_GET_SELF(callable));
+        return bound ? 0 : Py_IS_TYPE(callable, &PyMethodDescr_Type) ? 1 : -1;
+    }
     if (is_one_of(name, first, Py_ARRAY_LENGTH(first)) || (count == 2 && strcmp(name, "iter") == 0)) {
         return 0;
     }
@@ -133,9 +140,56 @@ mg_route_position(PyObject *callable, Py_ssize_t count)
 int
 mg_route_is_called(PyObject *callable, PyObject *name)
 {
-    static const char *const callers[] = {"sorted", "sort", "min", "max", "accumulate", "groupby"};
-    return is_one_of(short_name(callable), callers, Py_ARRAY_LENGTH(callers)) &&
-           (PyUnicode_CompareWithASCIIString(name, "key") == 0 || PyUnicode_CompareWithASCIIString(name, "func") == 0);
+    static const char *const callers[] = {"sorted",      "sort",   "min",         "max",          "accumulate",
+                                          "groupby",     "bisect", "bisect_left", "bisect_right", "insort",
+                                          "insort_left", "sub",    "subn",        "cmp_to_key",   "insort_right"};
+    static const char *const names[] = {"key", "func", "repl", "mycmp"};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+        if (PyUnicode_CompareWithASCIIString(name, names[i]) == 0) {
+            return is_one_of(short_name(callable), callers, Py_ARRAY_LENGTH(callers));
+        }
+    }
+    return 0;
+}
+
+Py_ssize_t
+mg_route_factory(PyObject *callable)
+{
+    if (PyType_Check(callable)) { /* a class may have an __init__ of its own, which comes to that of defaultdict */
+        return ((PyTypeObject *)callable)->tp_init == mg_defaultdict_type->tp_init ? 0 : -1;
+    }
+    return Py_IS_TYPE(callable, &PyWrapperDescr_Type) && PyDescr_TYPE(callable) == mg_defaultdict_type &&
+                   PyUnicode_CompareWithASCIIString(PyDescr_NAME(callable), "__init__") == 0
+               ? 1
+               : -1;
+}
+
+int
+mg_route_is_factory(MgCapture *capture, PyObject *factory)
+{
+    if (PyMethod_Check(factory)) {
+        factory = PyMethod_GET_FUNCTION(factory);
+    }
+    if (PyFunction_Check(factory) || !PyCallable_Check(factory)) {
+        return 1;
+    }
+    if (!PyType_Check(factory)) {
+        return 0;
+    }
+    PyTypeObject *type = (PyTypeObject *)factory;
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        return mg_rules_is_harmless_type(type);
+    }
+    PyTypeObject *base = type;
+    while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+        base = base->tp_base;
+    }
+    PyObject *made = _PyType_Lookup(type, MG_STRING("__init__"));
+    return mg_type_is_python(type) && Py_TYPE(type)->tp_call == PyType_Type.tp_call &&
+           mg_rules_is_harmless_type(base) && type->tp_new == base->tp_new && made != NULL &&
+           (PyFunction_Check(made) || Py_IS_TYPE(made, &PyWrapperDescr_Type)) &&
+           mg_world_guard_lookup(capture, type, MG_STRING("__new__")) == MG_OK &&
+           mg_world_guard_lookup(capture, type, MG_STRING("__init__")) == MG_OK;
 }
 
 /* One attribute, by a dotted name. New. */

@@ -12,6 +12,11 @@ int mg_route_position(PyObject *callable, Py_ssize_t count);
 /* 1 if it calls its keyword argument `name`, as sorted does its key. */
 int mg_route_is_called(PyObject *callable, PyObject *name);
 
+/* Which positional argument becomes the factory of a defaultdict, -1 if none; and whether C code may call such a factory: a
+ * Python function, whose frame is captured, or a class that does no harm, which is guarded. 0 with an exception, or without. */
+Py_ssize_t mg_route_factory(PyObject *callable);
+int mg_route_is_factory(MgCapture *capture, PyObject *factory);
+
 /* Calls an operator.attrgetter, itemgetter or methodcaller by the rules of captured code: 1 with *result, 0 if `callable`
  * is none of them. *result is new, or NULL with an exception. */
 int mg_route_getter(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject **result);

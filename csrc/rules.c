@@ -149,7 +149,10 @@ static struct {
     PyObject *value_types;    /* numpy's scalars */
     PyObject *arithmetic;     /* types of functions that are harmless on numbers: numpy's */
     PyObject *stand_ins;      /* Python's classes of numbers -> the dtypes that torch takes them for */
-    PyObject *apart;          /* set of Python functions that C code calls for itself: no part of the program */
+    PyObject *cache_token;    /* C function: tells a number that changes when a class is registered with an ABC */
+    PyTypeObject *union_type; /* of X | Y */
+    PyTypeObject *cached_property;
+    PyObject *apart; /* set of Python functions that C code calls for itself: no part of the program */
 } rules;
 
 /* ---- tables ---- */
@@ -212,6 +215,9 @@ mg_rules_configure(PyObject *tables)
         {"stand_ins", &rules.stand_ins},
         {"value_types", &rules.value_types},
         {"kept_types", &rules.kept_types},
+        {"cache_token", &rules.cache_token},
+        {"union_type", (PyObject **)&rules.union_type},
+        {"cached_property", (PyObject **)&rules.cached_property},
     };
     if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
         return MG_ERR;
@@ -265,6 +271,12 @@ int
 mg_rules_is_harmless_type(PyTypeObject *type)
 {
     return in_set(rules.harmless_types, (PyObject *)type);
+}
+
+int
+mg_rules_is_cached_property(PyTypeObject *type)
+{
+    return type == rules.cached_property;
 }
 
 int
@@ -628,6 +640,11 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
         capture->addresses = mg_rules_has_address(exposed[i]);
     }
     int called = mg_route_position(callable, count);
+    Py_ssize_t factory = mg_route_factory(callable);
+    if (ready == total && factory >= 0 && factory < count && !mg_route_is_factory(capture, exposed[factory]) &&
+        !PyErr_Occurred()) {
+        unknown_call(capture, exposed[factory]);
+    }
     for (Py_ssize_t i = 0; i < ready; i++) {
         if (i < count ? i == called : mg_route_is_called(callable, PyTuple_GET_ITEM(kwnames, i - count))) {
             exposed[i] = mg_route_wrap(exposed[i]);
@@ -700,24 +717,32 @@ class_of(PyObject *value)
     return (PyObject *)Py_TYPE(value);
 }
 
-/* isinstance(value, classes) where value is a twin or a number: 1, 0 or -1. */
+/* isinstance(value, classes) where value is a twin or a number: 1, 0 or -1. `asks` is 0 where a metaclass has been asked
+ * already. */
 static int
-twin_isinstance(PyObject *value, PyObject *classes)
+twin_isinstance(PyObject *value, PyObject *classes, int asks)
 {
     if (PyTuple_Check(classes)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); i++) {
-            int result = twin_isinstance(value, PyTuple_GET_ITEM(classes, i));
+            int result = twin_isinstance(value, PyTuple_GET_ITEM(classes, i), asks);
             if (result != 0) {
                 return result;
             }
         }
         return 0;
     }
-    if (PyObject_HasAttrString(classes, "__args__") && !PyType_Check(classes)) { /* a union: X | Y */
+    if (Py_IS_TYPE(classes, rules.union_type)) { /* X | Y */
         PyObject *arguments = PyObject_GetAttrString(classes, "__args__");
-        int result = arguments == NULL ? -1 : PyTuple_Check(arguments) ? twin_isinstance(value, arguments) : 0;
+        int result = arguments == NULL ? -1 : PyTuple_Check(arguments) ? twin_isinstance(value, arguments, asks) : 0;
         Py_XDECREF(arguments);
         return result;
+    }
+    /* a metaclass of the user's may look at the object itself; its frame is captured */
+    PyObject *check =
+        asks && PyType_Check(classes) ? _PyType_Lookup(Py_TYPE(classes), MG_STRING("__instancecheck__")) : NULL;
+    if (check != NULL && PyFunction_Check(check) &&
+        mg_place_of((PyCodeObject *)PyFunction_GET_CODE(check)) == MG_PLACE_USER) {
+        return PyObject_IsInstance(value, classes);
     }
     if (mg_is_number(value)) {
         return PyObject_IsSubclass(class_of(value), classes);
@@ -731,29 +756,101 @@ twin_isinstance(PyObject *value, PyObject *classes)
     return PyObject_IsSubclass(class_of(value), classes);
 }
 
-static PyObject *
-do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count)
+/* Guards what decides whether something is an instance or a subclass of classes that C code may use: special methods of
+ * them and of their metaclasses, and what was registered with ABCs. */
+static int
+guard_classes(MgCapture *capture, PyObject *classes)
 {
-    if (count == 2 && (mg_is_twin(args[0]) || mg_is_number(args[0]))) {
-        int result =
-            mg_is_twin(args[0]) && mg_record_input(capture, args[0]) < 0 ? -1 : twin_isinstance(args[0], args[1]);
-        return result < 0 ? NULL : PyBool_FromLong(result);
+    if (PyTuple_Check(classes)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); i++) {
+            if (guard_classes(capture, PyTuple_GET_ITEM(classes, i)) < 0) {
+                return MG_ERR;
+            }
+        }
+        return MG_OK;
     }
-    if (count > 0 &&
-        mg_world_guard_mro(capture, PyType_Check(args[0]) ? (PyTypeObject *)args[0] : Py_TYPE(args[0])) < 0) {
+    if (!PyType_Check(classes)) { /* a union holds classes for good; anything else is guarded by itself */
+        PyObject *parts = Py_IS_TYPE(classes, rules.union_type) ? PyObject_GetAttrString(classes, "__args__") : NULL;
+        int result = parts == NULL ? (PyErr_Occurred() ? MG_ERR : MG_OK) : guard_classes(capture, parts);
+        Py_XDECREF(parts);
+        return result;
+    }
+    PyTypeObject *meta = Py_TYPE(classes);
+    if (meta == &PyType_Type) {
+        return MG_OK;
+    }
+    PyObject *const methods[] = {_PyType_Lookup(meta, MG_STRING("__instancecheck__")),
+                                 _PyType_Lookup(meta, MG_STRING("__subclasscheck__"))};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(methods); i++) {
+        if (methods[i] == NULL || (!PyFunction_Check(methods[i]) && !Py_IS_TYPE(methods[i], &PyMethodDescr_Type))) {
+            return mg_capture_abort(capture, MG_REASON_OPAQUE, "class %s", ((PyTypeObject *)classes)->tp_name);
+        }
+    }
+    if (mg_world_guard_lookup(capture, meta, MG_STRING("__instancecheck__")) < 0 ||
+        mg_world_guard_lookup(capture, meta, MG_STRING("__subclasscheck__")) < 0 ||
+        mg_world_guard_lookup(capture, (PyTypeObject *)classes, MG_STRING("__subclasshook__")) < 0) {
+        return MG_ERR;
+    }
+    if (_PyType_Lookup((PyTypeObject *)classes, MG_STRING("_abc_impl")) == NULL || rules.cache_token == NULL) {
+        return MG_OK;
+    }
+    PyObject *token = mg_answer_query(capture, rules.cache_token, NULL, 0, NULL);
+    Py_XDECREF(token);
+    return token == NULL ? MG_ERR : MG_OK;
+}
+
+/* The class or tuple of classes that isinstance is asked about as C code may use it, with guards. New. */
+static PyObject *
+expose_classes(MgCapture *capture, PyObject *classes)
+{
+    PyObject *exposed = mg_world_expose(capture, classes);
+    if (exposed != NULL && guard_classes(capture, exposed) < 0) {
+        Py_CLEAR(exposed);
+    }
+    return exposed;
+}
+
+/* isinstance or issubclass; also where a metaclass's method is called, with the class in front. */
+static PyObject *
+do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
+              int class_first)
+{
+    if (count != 2 || kwnames != NULL) {
+        return call_native(capture, callable, args, count, kwnames); /* raises */
+    }
+    PyObject *value = args[class_first], *classes = expose_classes(capture, args[!class_first]), *result = NULL;
+    if (classes == NULL) {
         return NULL;
     }
-    return call_native(capture, callable, args, count, NULL);
+    if (mg_is_twin(value) || mg_is_number(value)) {
+        int answer = mg_is_twin(value) && !class_first && mg_record_input(capture, value) < 0
+                         ? -1
+                         : twin_isinstance(value, classes, !class_first);
+        result = answer < 0 ? NULL : PyBool_FromLong(answer);
+    }
+    else if (mg_world_guard_mro(capture, PyType_Check(value) ? (PyTypeObject *)value : Py_TYPE(value)) == MG_OK) {
+        PyObject *both[2] = {class_first ? classes : value, class_first ? value : classes};
+        result = call_native(capture, callable, both, 2, NULL);
+    }
+    Py_DECREF(classes);
+    return result;
+}
+
+/* Raises what CPython raises for a call with wrong arguments. NULL. */
+static PyObject *
+call_wrongly(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
+    if (result != NULL) { /* nothing was wrong */
+        Py_DECREF(result);
+        mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
+    }
+    return NULL;
 }
 
 static PyObject *
 do_getattr(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
 {
-    if (count < 2 || count > 3 || !PyUnicode_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, count < 2 || count > 3 ? "getattr expected 2 or 3 arguments"
-                                                                : "getattr(): attribute name must be string");
-        return NULL;
-    }
     PyObject *name = Py_NewRef(args[1]);
     PyUnicode_InternInPlace(&name);
     PyObject *result = mg_world_getattr(capture, args[0], name);
@@ -766,30 +863,23 @@ do_getattr(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
 }
 
 static PyObject *
-do_hasattr(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
+do_hasattr(MgCapture *capture, PyObject *const *args)
 {
-    PyObject *result = count == 2 ? do_getattr(capture, args, count) : NULL;
+    PyObject *result = do_getattr(capture, args, 2);
     if (result != NULL) {
         Py_DECREF(result);
         Py_RETURN_TRUE;
     }
-    if (count == 2 && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
         PyErr_Clear();
         Py_RETURN_FALSE;
-    }
-    if (!PyErr_Occurred()) {
-        PyErr_SetString(PyExc_TypeError, "hasattr expected 2 arguments");
     }
     return NULL;
 }
 
 static PyObject *
-do_setattr(MgCapture *capture, PyObject *const *args, Py_ssize_t count, int generic, int deleting)
+do_setattr(MgCapture *capture, PyObject *const *args, int generic, int deleting)
 {
-    if (count != (deleting ? 2 : 3) || !PyUnicode_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "setattr or delattr with wrong arguments");
-        return NULL;
-    }
     PyObject *name = Py_NewRef(args[1]);
     PyUnicode_InternInPlace(&name);
     PyObject *value = deleting ? NULL : args[2];
@@ -800,14 +890,23 @@ do_setattr(MgCapture *capture, PyObject *const *args, Py_ssize_t count, int gene
 }
 
 static PyObject *
-do_next(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count)
+do_callable(MgCapture *capture, PyObject *value)
+{
+    if (mg_world_guard_lookup(capture, Py_TYPE(value), MG_STRING("__call__")) < 0) {
+        return NULL;
+    }
+    return PyBool_FromLong(PyCallable_Check(value));
+}
+
+static PyObject *
+do_next(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
     MgRecord *record = count > 0 ? mg_world_record(capture, args[0]) : NULL;
     if (record != NULL && record->kind == MG_KIND_OPAQUE) {
         mg_capture_abort(capture, MG_REASON_OPAQUE, "an iterator from outside");
         return NULL;
     }
-    return call_native(capture, callable, args, count, NULL);
+    return call_native(capture, callable, args, count, kwnames);
 }
 
 /* id(value): guarded for an outside object. That of an inside one is a number that means nothing to anybody else: only
@@ -956,6 +1055,20 @@ call_polyfill(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
     return mg_rules_call(capture, function, args, (size_t)count, kwnames);
 }
 
+/* A method of tensors is called, with the tensor in front: a node under its name. */
+static PyObject *
+record_method(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    PyObject *name = PyObject_GetAttrString(callable, "__name__");
+    PyObject *result = NULL;
+    if (name != NULL) {
+        PyUnicode_InternInPlace(&name);
+        result = mg_record_call(capture, MG_NODE_METHOD, name, args, count, kwnames);
+    }
+    Py_XDECREF(name);
+    return result;
+}
+
 /* 1 if sum() of it is arithmetic that C code can do by itself: a list or tuple of numbers. */
 static int
 adds_up_numbers(MgCapture *capture, PyObject *value)
@@ -996,19 +1109,9 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
     switch (rule) {
         case RULE_RECORD:
             return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);
-        case RULE_METHOD: {
-            PyObject *name = PyObject_GetAttrString(callable, "__name__");
-            PyObject *result = NULL;
-            if (name != NULL && count > 0 && mg_is_twin(args[0])) {
-                PyUnicode_InternInPlace(&name);
-                result = mg_record_call(capture, MG_NODE_METHOD, name, args, count, kwnames);
-            }
-            else if (name != NULL) {
-                unknown_call(capture, callable);
-            }
-            Py_XDECREF(name);
-            return result;
-        }
+        case RULE_METHOD:
+            return count > 0 && mg_is_twin(args[0]) ? record_method(capture, callable, args, count, kwnames)
+                                                    : unknown_call(capture, callable);
         case RULE_NATIVE:
             return call_native(capture, callable, args, count, kwnames);
         case RULE_OPERATOR:
@@ -1039,15 +1142,11 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             return count == 1 ? do_enter(capture, callable, args[0]) : unknown_call(capture, callable);
         case RULE_EXIT:
             return count > 0 ? do_exit(capture, args[0]) : unknown_call(capture, callable);
-        case RULE_CONSTANT: {
-            if (any_twin(args, count)) { /* a question about a tensor's metadata */
-                return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);
-            }
-            capture->suspended++;
-            PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
-            capture->suspended--;
-            return result;
-        }
+        case RULE_CONSTANT:
+            /* with a tensor it is a question about metadata */
+            return any_twin(args, count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)))
+                       ? mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames)
+                       : mg_answer_constant(capture, callable, args, count, kwnames);
         case RULE_QUERY:
             return mg_answer_query(capture, callable, args, count, kwnames);
         case RULE_REVERSED:
@@ -1078,30 +1177,35 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         }
         case RULE_ISINSTANCE:
         case RULE_ISSUBCLASS:
-            return do_isinstance(capture, callable, args, count);
+            return do_isinstance(capture, callable, args, count, kwnames, 0);
         case RULE_TYPE:
             if (count == 1 && kwnames == NULL) {
                 return Py_NewRef(class_of(args[0]));
             }
             return unknown_call(capture, callable);
         case RULE_GETATTR:
-            return do_getattr(capture, args, count);
-        case RULE_OBJECT_GETATTR:
-            if (count == 2 && mg_is_twin(args[0])) {
-                return mg_record_getattr(capture, args[0], args[1]);
-            }
-            return count == 2 ? mg_world_generic_getattr(capture, args[0], args[1]) : unknown_call(capture, callable);
-        case RULE_SETATTR:
-        case RULE_OBJECT_SETATTR:
-            return do_setattr(capture, args, count, rule == RULE_OBJECT_SETATTR, 0);
-        case RULE_DELATTR:
-        case RULE_OBJECT_DELATTR:
-            return do_setattr(capture, args, count, rule == RULE_OBJECT_DELATTR, 1);
         case RULE_HASATTR:
-            return do_hasattr(capture, args, count);
+        case RULE_OBJECT_GETATTR:
+            if (kwnames != NULL || count < 2 || count > (rule == RULE_GETATTR ? 3 : 2) || !PyUnicode_Check(args[1])) {
+                return call_wrongly(capture, callable, args, count, kwnames);
+            }
+            return rule == RULE_GETATTR   ? do_getattr(capture, args, count)
+                   : rule == RULE_HASATTR ? do_hasattr(capture, args)
+                   : mg_is_twin(args[0])  ? mg_record_getattr(capture, args[0], args[1])
+                                          : mg_world_generic_getattr(capture, args[0], args[1]);
+        case RULE_SETATTR:
+        case RULE_DELATTR:
+        case RULE_OBJECT_SETATTR:
+        case RULE_OBJECT_DELATTR: {
+            int deleting = rule == RULE_DELATTR || rule == RULE_OBJECT_DELATTR;
+            if (kwnames != NULL || count != (deleting ? 2 : 3) || !PyUnicode_Check(args[1])) {
+                return call_wrongly(capture, callable, args, count, kwnames);
+            }
+            return do_setattr(capture, args, rule == RULE_OBJECT_SETATTR || rule == RULE_OBJECT_DELATTR, deleting);
+        }
         case RULE_LEN: {
-            if (count != 1) {
-                return call_native(capture, callable, args, count, kwnames);
+            if (count != 1 || kwnames != NULL) {
+                return call_wrongly(capture, callable, args, count, kwnames);
             }
             if (mg_is_twin(args[0])) {
                 return mg_record_len(capture, args[0]);
@@ -1110,30 +1214,33 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             return length < 0 ? NULL : PyLong_FromSsize_t(length);
         }
         case RULE_ITER:
-            return count == 1 ? mg_world_iter(capture, args[0]) : call_native(capture, callable, args, count, kwnames);
+            return count == 1 && kwnames == NULL ? mg_world_iter(capture, args[0])
+                                                 : call_native(capture, callable, args, count, kwnames);
         case RULE_NEXT:
-            return do_next(capture, callable, args, count);
+            return do_next(capture, callable, args, count, kwnames);
         case RULE_VARS: {
-            if (count != 1) {
+            if (count != 1 || kwnames != NULL) {
                 return unknown_call(capture, callable);
             }
             return mg_world_getattr(capture, args[0], MG_STRING("__dict__"));
         }
         case RULE_CALLABLE:
-            return PyBool_FromLong(count == 1 && PyCallable_Check(args[0]));
+            return count == 1 && kwnames == NULL ? do_callable(capture, args[0])
+                                                 : call_wrongly(capture, callable, args, count, kwnames);
         case RULE_BOOL: {
-            int truth = count == 1 ? mg_rules_truth(capture, args[0]) : 0;
+            if (count == 0 && kwnames == NULL) {
+                Py_RETURN_FALSE;
+            }
+            if (count != 1 || kwnames != NULL) {
+                return call_wrongly(capture, callable, args, count, kwnames);
+            }
+            int truth = mg_rules_truth(capture, args[0]);
             return truth < 0 ? NULL : PyBool_FromLong(truth);
         }
         case RULE_SUPER:
             return PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
-        case RULE_INSTANCECHECK: {
-            if (count == 2 && (mg_is_twin(args[1]) || mg_is_number(args[1]))) {
-                int result = twin_isinstance(args[1], args[0]);
-                return result < 0 ? NULL : PyBool_FromLong(result);
-            }
-            return call_native(capture, callable, args, count, kwnames);
-        }
+        case RULE_INSTANCECHECK:
+            return do_isinstance(capture, callable, args, count, kwnames, 1);
         case RULE_IS_COMPILING:
             Py_RETURN_TRUE;
         case RULE_FALSE: /* a twin stands for a plain tensor, which has no torch function of its own */
@@ -1254,17 +1361,8 @@ call_c_method(MgCapture *capture, PyObject *callable, PyTypeObject *owner, PyObj
               Py_ssize_t count, PyObject *kwnames)
 {
     if (owner == mg_torch.base || owner == mg_torch.tensor) {
-        if (mg_is_twin(self)) {
-            PyObject *name = PyObject_GetAttrString(callable, "__name__");
-            PyObject *result = NULL;
-            if (name != NULL) {
-                PyUnicode_InternInPlace(&name);
-                result = mg_record_call(capture, MG_NODE_METHOD, name, args, count, kwnames);
-            }
-            Py_XDECREF(name);
-            return result;
-        }
-        return unknown_call(capture, callable);
+        return mg_is_twin(self) ? record_method(capture, callable, args, count, kwnames)
+                                : unknown_call(capture, callable);
     }
     if (mg_rules_is_harmless_type(owner) || PyType_IsSubtype(owner, (PyTypeObject *)PyExc_BaseException)) {
         MgRecord *record = mg_world_record(capture, self);
@@ -1290,9 +1388,8 @@ call_partial(MgCapture *capture, PyObject *partial, PyObject *const *args, Py_ss
     }
     MgRecord *record = mg_world_record(capture, partial);
     if (record != NULL) { /* an outside partial is guarded by identity: its parts are what they are */
-        if ((PyFunction_Check(function) || PyTuple_Check(bound)) &&
-            (mg_world_pin(capture, function) == NULL || mg_world_pin(capture, bound) == NULL ||
-             mg_world_pin(capture, named) == NULL)) {
+        if (mg_world_pin(capture, function) == NULL || mg_world_pin(capture, bound) == NULL ||
+            mg_world_pin(capture, named) == NULL) {
             goto done;
         }
         mg_world_record(capture, bound)->kind = MG_KIND_TUPLE;
@@ -1415,9 +1512,7 @@ call_constant(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
     if (any_twin(args, count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)))) {
         return refuse_call(capture, MG_REASON_SKIPPED_CALL, callable, args, count);
     }
-    capture->suspended++;
-    PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
-    capture->suspended--;
+    PyObject *result = mg_answer_constant(capture, callable, args, count, kwnames);
     PyObject *view = result == NULL ? NULL : mg_world_adopt(capture, result);
     Py_XDECREF(result);
     return view;
@@ -1480,7 +1575,10 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         }
     }
     if (rule > RULE_INLINE) {
-        return call_special(capture, rule, callable, args, count, kwnames);
+        PyObject *other;
+        MgMark mark = type == &PyFunction_Type ? mg_control_said(callable, &other) : MG_MARK_NONE;
+        return mark != MG_MARK_NONE ? call_marked(capture, mark, other, callable, args, nargsf, kwnames)
+                                    : call_special(capture, rule, callable, args, count, kwnames);
     }
     if (type == &PyFunction_Type && rule == RULE_NONE) {
         rule = rule_of(PyFunction_GET_CODE(callable));

@@ -23,6 +23,8 @@ int mg_rules_is_harmless_type(PyTypeObject *type);     /* C types whose methods 
 int mg_rules_is_plain_tensor_type(PyTypeObject *type); /* tensor classes that behave like torch.Tensor */
 int mg_rules_is_graph_constant(PyObject *value);       /* objects that a graph may hold as an argument */
 
+int mg_rules_is_cached_property(PyTypeObject *type); /* functools.cached_property itself */
+
 /* What a graph has in place of an argument such as `int`; NULL if nothing. Borrowed. */
 PyObject *mg_rules_stand_in(PyObject *value);
 

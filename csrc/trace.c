@@ -39,9 +39,8 @@ run_subject(MgCapture *capture, const Subject *subject)
     PyObject *topmost = PyErr_GetHandledException(); /* may be a caller's, if this is a generator */
     capture->handled = topmost;
     PyObject *result = NULL;
-    if (capture->entry_state != NULL) {
+    if (capture->entry_state != NULL && mg_control_begin() == MG_OK) {
         capture->state = Py_NewRef(capture->entry_state);
-        mg_control_begin();
         mg_hook_acquire();
         mg_capture_current = capture;
         result = subject->frame != NULL

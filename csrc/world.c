@@ -14,6 +14,7 @@
 #include "exit.h"
 #include "lazy.h"
 #include "record.h"
+#include "route.h"
 #include "rules.h"
 #include "shadow.h"
 #include "symbol.h"
@@ -490,6 +491,10 @@ expose_factory(MgCapture *capture, MgRecord *record, PyObject *shadow)
         return source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL);
     }
     PyObject *view = mg_world_reach(capture, factory, source);
+    if (view != NULL && !mg_route_is_factory(capture, view)) { /* C code would call it behind the rules' back */
+        Py_DECREF(view);
+        return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_OPAQUE, "a defaultdict");
+    }
     int status = view == NULL ? MG_ERR : Py_TYPE(mg_shadow_factory)->tp_descr_set(mg_shadow_factory, shadow, view);
     Py_XDECREF(view);
     return status;

@@ -105,7 +105,8 @@ def compile(
 
     Also a decorator, with or without arguments.
 
-    - `fullgraph`: raise `magneto.exc.Unsupported` where capture has to stop, in place of running that call in CPython.
+    - `fullgraph`: raise `magneto.exc.Unsupported` where capture has to stop, in place of a graph break; values that
+      depend on data are captured, which else are breaks.
     - `dynamic`: taken for the sake of `torch.compile`; shapes are static so far.
     - `backend`: a name (`magneto.list_backends()`), or a callable that gets a `torch.fx.GraphModule` and its example
       inputs and gives a callable. `"eager"` runs the captured operations as they are.

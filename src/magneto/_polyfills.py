@@ -58,6 +58,11 @@ def reduce(function: Callable[[Any, Any], Any], sequence: Iterable[Any], initial
     return value
 
 
+def call(obj: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """`operator.call`."""
+    return obj(*args, **kwargs)
+
+
 def reduce_ex(obj: Any, protocol: int, /) -> Any:
     """`object.__reduce_ex__`, which `copy` is made of."""
     cls: Any = type(obj)
@@ -87,7 +92,7 @@ def reduce_ex(obj: Any, protocol: int, /) -> Any:
 
 def getstate(obj: Any, /) -> Any:
     """`object.__getstate__`."""
-    state = getattr(obj, "__dict__", None)
+    state = getattr(obj, "__dict__", None) or None
     slots = {}
     for name in copyreg._slotnames(type(obj)):  # type: ignore[attr-defined]
         value = getattr(obj, name, _MISSING)

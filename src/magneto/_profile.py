@@ -45,14 +45,14 @@ class Profile:
         module = getattr(function, "_orig_mod", None)
         self._name = exc.name_of(function) if module is None else type(module).__name__
         self._function = function
-        self._before: dict[int, dict[str, int]] = {}
+        self._before: list[tuple[_core.Entry, dict[str, int]]] = []
         self.entries: list[EntryProfile] = []
 
     def __enter__(self) -> Profile:
         for compiled in find_compiled(self._function):
             compiled.profiling += 1
             for entry in compiled.entries():
-                self._before[id(entry)] = entry.profile()
+                self._before.append((entry, entry.profile()))
         return self
 
     def __exit__(
@@ -62,13 +62,17 @@ class Profile:
         traceback: TracebackType | None,
     ) -> None:
         self.entries = []
+        before = {
+            id(entry): figures for entry, figures in self._before
+        }  # the entries live as long as the list
         for compiled in find_compiled(self._function):
             compiled.profiling = max(0, compiled.profiling - 1)
             for entry in compiled.entries():
-                self._add(entry)
+                self._add(entry, before.get(id(entry), {}))
+        self._before.clear()
 
-    def _add(self, entry: _core.Entry) -> None:
-        before, now = self._before.get(id(entry), {}), entry.profile()
+    def _add(self, entry: _core.Entry, before: dict[str, int]) -> None:
+        now = entry.profile()
         spent = {key: value - before.get(key, 0) for key, value in now.items()}
         if spent["tries"] == 0:
             return

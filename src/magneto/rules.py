@@ -1,7 +1,9 @@
 """The tables behind capture: which callables are recorded, run as they are, or looked into.
 
-This is data, not logic: the core (csrc/rules.c) decides with it. A callable that no table names is inlined if it is
-written in Python, and ends the capture if it is written in C.
+The core (csrc/rules.c) decides with them. A callable that no table names is inlined if it is written in Python, unless
+`judge` has the functions of its module called whole, or its user has marked it. If it is written in C, it ends the
+capture.
+Here are also the functions that read torch's global state, and put it back.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ _BUILTINS = {
 }
 
 _NATIVE_BUILTINS = _words(
-    "all any ascii bin chr divmod format hash hex max min oct ord pow repr round sorted sum"
+    "all any ascii bin chr divmod format hash hex max min oct ord pow repr round sorted"
 )
 
 # Functions of the module operator that are recorded when a tensor is among their arguments.
@@ -158,7 +160,7 @@ _RECORDED_MODULES = (
 # Single functions of other modules.
 _RECORDED_FUNCTIONS = _words(
     "torch._utils._flatten_dense_tensors torch._utils._unflatten_dense_tensors torch.sparse.sum "
-    "torch.nn.functional.multi_head_attention_forward torch._C._log_api_usage_once"
+    "torch._C._log_api_usage_once"
 )
 
 _NOT_RECORDED = {
@@ -192,7 +194,7 @@ _BROKEN_METHODS = _words(
 
 # Those of them that need its data.
 _VALUE_METHODS = _words(
-    "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ "
+    "numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ "
     "__contains__ __dlpack__"
 )
 
@@ -338,6 +340,7 @@ def _name_dynamo() -> None:
 _POLYFILLS: dict[Any, Callable[..., Any]] = {
     builtins.sum: _polyfills.sum,
     functools.reduce: _polyfills.reduce,
+    operator.call: _polyfills.call,
     object.__reduce_ex__: _polyfills.reduce_ex,
     object.__getstate__: _polyfills.getstate,
     torch.profiler.record_function: _polyfills.Unrecorded,
@@ -540,7 +543,6 @@ def tables() -> dict[str, Any]:
     calls[types.FunctionType.__get__] = "native"
     calls[type.__subclasses__] = "subclasses"
     calls[copyreg._slotnames] = "constant"  # type: ignore[attr-defined]
-    calls[inspect.signature] = "constant"
     calls[_abc._abc_instancecheck] = "instancecheck"
     calls[_abc._abc_subclasscheck] = "native"
     calls[type.__instancecheck__] = "instancecheck"
@@ -600,6 +602,9 @@ def tables() -> dict[str, Any]:
         "polyfills": _POLYFILLS,
         "scripted": torch.jit.ScriptFunction,
         "stand_ins": {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128},
+        "cache_token": _abc.get_cache_token,
+        "union_type": types.UnionType,
+        "cached_property": functools.cached_property,
         "apart": {copyreg._slotnames},  # type: ignore[attr-defined]
         "operator_abs": operator.abs,
         "operators": _OPERATOR_METHODS,

@@ -428,6 +428,66 @@ def test_disallow_in_graph_of_torch():
         torch._dynamo.allow_in_graph(torch.sub)
 
 
+def unmark(function: Any) -> None:
+    for name in [name for name in vars(function) if "dynamo" in name or "magneto" in name]:
+        delattr(function, name)
+
+
+@pytest.mark.parametrize("mark", [magneto.disallow_in_graph, magneto.skip])
+def test_break_at_a_function_that_is_recorded_by_itself(mark):
+    def f(x):
+        return torch.nn.functional.relu(x + 1) * 2
+
+    assert graphs(check(f, X, same_as_torch=False)) == [3]
+    mark(torch.nn.functional.relu)
+    try:
+        assert graphs(check(f, X, same_as_torch=False)) == [1, 1]
+        magneto.allow_in_graph(torch.nn.functional.relu)
+    finally:
+        unmark(torch.nn.functional.relu)
+    assert graphs(check(f, X, same_as_torch=False)) == [3]
+
+
+def test_forbid_a_function_that_is_recorded_by_itself():
+    magneto.forbid_in_graph(torch.nn.functional.relu)
+    try:
+        with pytest.raises(AssertionError, match="Attempt to trace forbidden callable"):
+            eager(lambda x: torch.nn.functional.relu(x) + 1)(X)
+    finally:
+        unmark(torch.nn.functional.relu)
+
+
+def test_assume_constant_result_of_a_function_that_is_recorded_by_itself():
+    function = torch.signal.windows.windows.hann
+    magneto.assume_constant_result(function)
+    try:
+        assert graphs(check(lambda x: function(4) * x, X, same_as_torch=False)) == [1]
+    finally:
+        unmark(function)
+
+
+def test_assume_constant_result_of_containers():
+    made: list[Any] = []
+
+    @magneto.assume_constant_result
+    def function(sizes, names=(), *, scale=1):
+        made.append(sizes)
+        return sizes[0] * len(names) * scale
+
+    def f(x, sizes, names, scale):
+        return x * function(sizes, names, scale=scale[0])
+
+    compiled = eager(f)
+    for sizes, names, scale in [
+        ((1, 2), ["a"], [1]),
+        ((5, 2), ["a"], [1]),
+        ((5, 2), ["a", "b"], [1]),
+        ((5, 2), [], [3]),
+    ]:
+        for _ in range(2):
+            assert torch.equal(compiled(X, sizes, names, scale), f(X, sizes, names, scale))
+
+
 @pytest.mark.parametrize("forbid", [magneto.forbid_in_graph, torch._dynamo.forbid_in_graph])
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_forbid_in_graph(forbid, fullgraph):

@@ -969,6 +969,7 @@ f(Y)
 # Programs that are not captured: eager gives the same result, and this is why.
 NOT_CAPTURED = {
     "lru unhashable": "the arguments of a cached function must be values, or objects that are told by identity",
+    "lru raising": "a cached function that raises is called again each time: nothing is remembered",
     "lru after write": "a cached function runs for real, and must not miss what captured code has written",
     "grad store": "writes to gradients are not held back yet",
 }
