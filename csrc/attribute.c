@@ -56,6 +56,9 @@ is_plain_method(PyObject *method)
         PyErr_Clear();
         return plain;
     }
+    if (kind == &PyInstanceMethod_Type) { /* what pybind11 makes of C functions */
+        return PyCFunction_Check(PyInstanceMethod_GET_FUNCTION(method));
+    }
     return method == Py_None || kind == &PyFunction_Type || kind == &PyWrapperDescr_Type ||
            kind == &PyMethodDescr_Type || kind == &PyGetSetDescr_Type || kind == &PyProperty_Type ||
            kind == &PyClassMethodDescr_Type;

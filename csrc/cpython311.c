@@ -394,7 +394,8 @@ is_plain_key(PyObject *key)
         return 1;
     }
     return PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key) ||
-           PyBytes_CheckExact(key) || PyComplex_CheckExact(key) || key == Py_None;
+           PyBytes_CheckExact(key) || PyComplex_CheckExact(key) || key == Py_None ||
+           Py_TYPE(key)->tp_richcompare == PyBaseObject_Type.tp_richcompare; /* the same object, or another one */
 }
 
 /* 1 if a look-up of a key that is not there itself may call the __eq__ of another one, which has the same hash. */
