@@ -746,7 +746,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     PyObject *state = mg_rules_state_key();
     if (mapping.key == NULL || mapping.twins == NULL || state == NULL || key_add(&mapping, target) < 0 ||
         key_add(&mapping, state) < 0 ||
-        map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0) {
+        map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0 ||
+        mg_shape_add_settings(target, mapping.key) < 0) {
         goto done;
     }
     PyObject *outcome = find_outcome(&mapping, kind, target, mapped_args, mapped_kwargs);

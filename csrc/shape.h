@@ -13,4 +13,7 @@ int mg_shape_init(void);
 PyObject *mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs,
                            PyObject *state);
 
+/* Adds to a propagation key, a list, the settings of torch's that an operation depends on and that are not in that state. */
+int mg_shape_add_settings(PyObject *target, PyObject *key);
+
 #endif

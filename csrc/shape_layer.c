@@ -327,18 +327,53 @@ batch_norm(MgShapeCall *call)
     return mg_shape_give(call, &out);
 }
 
-static PyObject *flash_enabled; /* strong: torch._C._get_flash_sdp_enabled */
+/* What decides which kernel scaled_dot_product_attention uses; strong, found on first use. */
+static struct {
+    PyObject *target, *flash, *math; /* torch._C._nn's function, torch._C._get_..._sdp_enabled */
+} kernels;
+
+static int
+find_kernels(void)
+{
+    if (kernels.target != NULL) {
+        return MG_OK;
+    }
+    PyObject *core = PyImport_ImportModule("torch._C"), *layers = PyImport_ImportModule("torch._C._nn");
+    if (core != NULL && layers != NULL) {
+        Py_XSETREF(kernels.flash, PyObject_GetAttrString(core, "_get_flash_sdp_enabled"));
+        Py_XSETREF(kernels.math, PyObject_GetAttrString(core, "_get_math_sdp_enabled"));
+    }
+    if (kernels.flash != NULL && kernels.math != NULL) {
+        kernels.target = PyObject_GetAttrString(layers, "scaled_dot_product_attention");
+    }
+    Py_XDECREF(core);
+    Py_XDECREF(layers);
+    return kernels.target == NULL ? MG_ERR : MG_OK;
+}
+
+int
+mg_shape_add_settings(PyObject *target, PyObject *key)
+{
+    if (find_kernels() < 0) {
+        return MG_ERR;
+    }
+    PyObject *const settings[2] = {kernels.flash, kernels.math};
+    for (int i = 0; i < 2 && target == kernels.target; i++) {
+        PyObject *enabled = PyObject_CallNoArgs(settings[i]);
+        int result = enabled == NULL ? MG_ERR : PyList_Append(key, enabled);
+        Py_XDECREF(enabled);
+        if (result < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
 
 /* 1 if scaled_dot_product_attention may use its fast kernel. */
 static int
 may_flash(void)
 {
-    if (flash_enabled == NULL) {
-        PyObject *core = PyImport_ImportModule("torch._C");
-        flash_enabled = core == NULL ? NULL : PyObject_GetAttrString(core, "_get_flash_sdp_enabled");
-        Py_XDECREF(core);
-    }
-    PyObject *enabled = flash_enabled == NULL ? NULL : PyObject_CallNoArgs(flash_enabled);
+    PyObject *enabled = find_kernels() < 0 ? NULL : PyObject_CallNoArgs(kernels.flash);
     if (enabled == NULL) {
         PyErr_Clear();
     }

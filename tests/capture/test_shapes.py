@@ -509,3 +509,18 @@ def test_a_flag_that_is_not_a_bool_works_in_place() -> None:
         assert same
         assert y is x
         assert x.tolist() == [1.0, 3.0]
+
+
+def test_attention_is_worked_out_anew_when_its_kernels_change() -> None:
+    query = torch.ones(2, 5, 4, 8).transpose(1, 2)
+    before = torch.backends.cuda.flash_sdp_enabled()
+    try:
+        for enabled in (True, False, True):
+            torch.backends.cuda.enable_flash_sdp(enabled)
+
+            def function(x: torch.Tensor) -> Any:
+                return F.scaled_dot_product_attention(x, x, x).stride()
+
+            assert magneto.compile(function, backend="eager", fullgraph=True)(query) == function(query)
+    finally:
+        torch.backends.cuda.enable_flash_sdp(before)
