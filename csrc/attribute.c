@@ -402,6 +402,21 @@ module_dict(MgCapture *capture, PyObject *module, MgRecord *record)
     return result;
 }
 
+/* Guards whether an object that was found on a class is a descriptor: its own class can become one. */
+static int
+guard_descriptor(MgCapture *capture, PyObject *found)
+{
+    PyTypeObject *type = Py_TYPE(found);
+    if (!mg_is_heap_type(type) || type == mg_twin_class) {
+        return MG_OK;
+    }
+    return mg_world_guard_lookup(capture, type, MG_STRING("__get__")) < 0 ||
+                   mg_world_guard_lookup(capture, type, MG_STRING("__set__")) < 0 ||
+                   mg_world_guard_lookup(capture, type, MG_STRING("__delete__")) < 0
+               ? MG_ERR
+               : MG_OK;
+}
+
 /* An attribute by the rules of object.__getattribute__. NULL without an exception if there is none. */
 static PyObject *
 find_attribute(MgCapture *capture, PyObject *owner, PyObject *name)
@@ -409,6 +424,9 @@ find_attribute(MgCapture *capture, PyObject *owner, PyObject *name)
     PyTypeObject *type = Py_TYPE(owner);
     PyObject *found = _PyType_Lookup(type, name);
     if (mg_world_guard_lookup(capture, type, name) < 0) {
+        return NULL;
+    }
+    if (found != NULL && guard_descriptor(capture, found) < 0) {
         return NULL;
     }
     if (found != NULL && Py_TYPE(found)->tp_descr_set != NULL) {
@@ -599,8 +617,14 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
 {
     PyTypeObject *meta = Py_TYPE(owner);
     PyObject *on_meta = _PyType_Lookup(meta, name);
-    if (mg_world_guard_lookup(capture, meta, name) < 0) {
+    if (mg_world_guard_protocols(capture, (PyObject *)owner) < 0 || mg_world_guard_lookup(capture, meta, name) < 0) {
         return NULL;
+    }
+    if (mg_is_heap_type(meta)) {
+        PyObject *getattribute = _PyType_Lookup(meta, MG_STRING("__getattribute__"));
+        if (getattribute != NULL && PyFunction_Check(getattribute)) {
+            return mg_world_touch(capture, PyObject_GetAttr((PyObject *)owner, name)); /* its frames are captured */
+        }
     }
     if (on_meta != NULL && Py_TYPE(on_meta)->tp_descr_set != NULL) {
         if (mg_is_heap_type(meta) && mg_is_heap_type(Py_TYPE(on_meta))) {
@@ -632,6 +656,9 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
     }
     PyObject *found = _PyType_Lookup(owner, name);
     if (mg_world_guard_lookup(capture, owner, name) < 0) {
+        return NULL;
+    }
+    if (found != NULL && guard_descriptor(capture, found) < 0) {
         return NULL;
     }
     if (found != NULL) {
@@ -746,7 +773,8 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         }
         return result;
     }
-    if (record != NULL && record->kind == MG_KIND_CONSTANT && strcmp(type->tp_name, "functools.partial") == 0) {
+    if (record != NULL && record->kind == MG_KIND_CONSTANT && strcmp(type->tp_name, "functools.partial") == 0 &&
+        _PyType_Lookup(type, name) != NULL) { /* else it lies in its dict */
         return constant_getattr(capture, owner, name);
     }
     if (mg_is_heap_type(type) || type == mg_namespace_type) {

@@ -49,9 +49,9 @@ typedef struct {
     int forced;      /* made for a forced backend: called whatever backend is forced */
     int skip;        /* calls to be left alone before capture is tried again */
     uint64_t captures;
-    uint64_t changes; /* of the lists of entries, ever */
-    uint64_t runs;    /* of entries, ever */
-    PyObject *dict;   /* strong: attributes such as __name__ and __wrapped__; or NULL */
+    uint64_t changes, runs; /* of the lists of entries, and of entries, ever */
+    uint64_t plain_tags[3]; /* for a compiled module: those for which its calls were seen to be plain; see wrapper.c */
+    PyObject *dict;         /* strong: attributes such as __name__ and __wrapped__; or NULL */
     PyObject *weakrefs;
 } MgCompiled;
 

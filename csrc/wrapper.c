@@ -31,6 +31,35 @@ has_hooks(PyObject *dict)
     return 0;
 }
 
+/* 1 if a call of the wrapper is one of the module's hooks and of the forward that was compiled: neither the wrapper nor
+ * the module nor its class has got other methods. That is remembered for their version tags. `dict` is the wrapper's
+ * instance dict, `inner` the module's. */
+static int
+is_plain(MgModuleCall *self, MgCompiled *quick, PyObject *dict, PyObject *module, PyObject *inner)
+{
+    PyTypeObject *type = Py_TYPE(module);
+    if (MG_LIKELY(((PyDictObject *)dict)->ma_version_tag == quick->plain_tags[0] &&
+                  ((PyDictObject *)inner)->ma_version_tag == quick->plain_tags[1] && type->tp_version_tag != 0 &&
+                  type->tp_version_tag == quick->plain_tags[2])) {
+        return 1;
+    }
+    PyObject *function = quick->function, *forward = find(inner, MG_STRING("forward"));
+    if (find(dict, MG_STRING("forward")) != NULL || find(inner, MG_STRING("_call_impl")) != NULL ||
+        _PyType_Lookup(type, MG_STRING("__call__")) != PyTuple_GET_ITEM(self->methods, 0) ||
+        _PyType_Lookup(type, MG_STRING("_call_impl")) != PyTuple_GET_ITEM(self->methods, 1)) {
+        return 0;
+    }
+    if (forward != NULL ? forward != function
+                        : !PyMethod_Check(function) || PyMethod_GET_SELF(function) != module ||
+                              PyMethod_GET_FUNCTION(function) != _PyType_Lookup(type, MG_STRING("forward"))) {
+        return 0;
+    }
+    quick->plain_tags[0] = ((PyDictObject *)dict)->ma_version_tag;
+    quick->plain_tags[1] = ((PyDictObject *)inner)->ma_version_tag;
+    quick->plain_tags[2] = type->tp_version_tag;
+    return 1;
+}
+
 /* The compiled forward, if a call of the wrapper may go straight to it. Borrowed; NULL if it may not. */
 static PyObject *
 quick_call(MgModuleCall *self, PyObject *dict)
@@ -46,16 +75,7 @@ quick_call(MgModuleCall *self, PyObject *dict)
     if (quick == NULL || inner == NULL || !Py_IS_TYPE(quick, &MgCompiled_Type) || has_hooks(inner)) {
         return NULL;
     }
-    PyObject *function = ((MgCompiled *)quick)->function;
-    PyObject *forward = find(inner, MG_STRING("forward"));
-    if (forward != NULL) {
-        return forward == function ? quick : NULL;
-    }
-    forward = _PyType_Lookup(Py_TYPE(module), MG_STRING("forward"));
-    return PyMethod_Check(function) && PyMethod_GET_SELF(function) == module &&
-                   PyMethod_GET_FUNCTION(function) == forward
-               ? quick
-               : NULL;
+    return is_plain(self, (MgCompiled *)quick, dict, module, inner) ? quick : NULL;
 }
 
 static PyObject *
@@ -74,8 +94,9 @@ module_call(MgModuleCall *self, PyObject *const *args, size_t nargsf, PyObject *
         return PyObject_Vectorcall(self->own, args, (size_t)count, kwnames);
     }
     PyObject *quick = quick_call(self, dict);
-    if (quick == NULL) {
-        return PyObject_Vectorcall(self->slow, args, (size_t)count, kwnames);
+    if (quick == NULL) { /* a forward that the wrapper itself was given comes first */
+        int given = self->own != Py_None && find(dict, MG_STRING("forward")) != NULL;
+        return PyObject_Vectorcall(given ? self->own : self->slow, args, (size_t)count, kwnames);
     }
     Py_INCREF(quick);
     PyObject *result = PyObject_Vectorcall(quick, args + 1, (size_t)count - 1, kwnames);
@@ -92,6 +113,7 @@ wrapper_traverse(MgModuleCall *self, visitproc visit, void *arg)
     Py_VISIT(self->slow);
     Py_VISIT(self->inlined);
     Py_VISIT(self->global_hooks);
+    Py_VISIT(self->methods);
     return 0;
 }
 
@@ -102,6 +124,7 @@ wrapper_clear(MgModuleCall *self)
     Py_CLEAR(self->slow);
     Py_CLEAR(self->inlined);
     Py_CLEAR(self->global_hooks);
+    Py_CLEAR(self->methods);
     return 0;
 }
 
@@ -116,10 +139,14 @@ wrapper_dealloc(MgModuleCall *self)
 static PyObject *
 wrapper_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"own", "slow", "inlined", "global_hooks", NULL};
-    PyObject *own, *slow, *inlined, *global_hooks;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!", names, &own, &slow, &inlined, &PyTuple_Type,
-                                     &global_hooks)) {
+    static char *names[] = {"own", "slow", "inlined", "global_hooks", "methods", NULL};
+    PyObject *own, *slow, *inlined, *global_hooks, *methods;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!", names, &own, &slow, &inlined, &PyTuple_Type,
+                                     &global_hooks, &PyTuple_Type, &methods)) {
+        return NULL;
+    }
+    if (PyTuple_GET_SIZE(methods) != 2) {
+        PyErr_SetString(PyExc_TypeError, "methods must be a tuple of two");
         return NULL;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(global_hooks); i++) {
@@ -137,6 +164,7 @@ wrapper_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->slow = Py_NewRef(slow);
     self->inlined = Py_NewRef(inlined);
     self->global_hooks = Py_NewRef(global_hooks);
+    self->methods = Py_NewRef(methods);
     return (PyObject *)self;
 }
 

@@ -12,6 +12,7 @@ typedef struct {
     PyObject *slow;         /* strong: called if the module has hooks, or another forward than the compiled one */
     PyObject *inlined;      /* strong: called if the caller is being captured */
     PyObject *global_hooks; /* strong: a tuple of dicts */
+    PyObject *methods;      /* strong: nn.Module's __call__ and _call_impl */
 } MgModuleCall;
 
 extern PyTypeObject MgModuleCall_Type;

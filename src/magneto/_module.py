@@ -19,6 +19,8 @@ _GLOBAL_HOOKS = (
     nn_module._global_backward_pre_hooks,
 )
 
+_METHODS = (torch.nn.Module.__call__, torch.nn.Module._call_impl)
+
 _OWN = frozenset(("_orig_mod", "_settings", "_quick", "_hooked", "_initialized", "__dict__"))
 
 
@@ -68,20 +70,26 @@ class OptimizedModule(torch.nn.Module):
             quick, hooked = self._quick, self._hooked
         if quick is not None and not _has_hooks(module):
             return quick(*args, **kwargs)
-        if hooked is None:
+        if hooked is None or hooked.function != module.__call__:
             hooked = self.__dict__["_settings"].make(module.__call__, type(module).__name__)
             object.__setattr__(self, "_hooked", hooked)
         return hooked(*args, **kwargs)
 
     def _is_plain(self) -> bool:
         """Whether a call of the module is that of its hooks and its forward."""
-        return type(self._orig_mod).__call__ is torch.nn.Module.__call__
+        module = self._orig_mod
+        return (
+            type(module).__call__,
+            type(module)._call_impl,
+        ) == _METHODS and "_call_impl" not in module.__dict__
 
     def _call_inlined(self, *args: Any, **kwargs: Any) -> Any:
         return self._orig_mod(*args, **kwargs)
 
-    forward = _core.ModuleCall(None, _call_slowly, _call_inlined, _GLOBAL_HOOKS)
-    __call__ = _core.ModuleCall(torch.nn.Module.__call__, _call_slowly, _call_inlined, _GLOBAL_HOOKS)
+    forward = _core.ModuleCall(None, _call_slowly, _call_inlined, _GLOBAL_HOOKS, _METHODS)
+    __call__ = _core.ModuleCall(
+        torch.nn.Module.__call__, _call_slowly, _call_inlined, _GLOBAL_HOOKS, _METHODS
+    )
 
     @property
     def training(self) -> bool:

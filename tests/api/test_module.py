@@ -235,6 +235,45 @@ def test_forward_replaced_on_the_class(x):
     assert torch.equal(compiled(x), x + 2)
 
 
+def test_forward_replaced_on_the_wrapper(net, x):
+    compiled = eager(net)
+    compiled(x)
+    compiled.forward = lambda x: x * 3
+    for _ in range(3):
+        assert torch.equal(compiled(x), x * 3)
+    assert "forward" not in net.__dict__
+    del compiled.forward
+    assert torch.equal(compiled(x), net(x))
+
+
+@pytest.mark.parametrize("name", ["__call__", "_call_impl"])
+def test_call_replaced_on_the_class(x, name):
+    class Small(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    small = Small()
+    compiled = eager(small)
+    for factor in (9, 10):
+        for _ in range(3):
+            assert torch.equal(compiled(x), x + 1)
+        for more in (0, 1):
+            setattr(Small, name, lambda self, x, factor=factor + more: x * factor)
+            for _ in range(3):
+                assert torch.equal(compiled(x), x * (factor + more))
+        delattr(Small, name)
+
+
+def test_call_replaced_on_the_module(net, x):
+    compiled = eager(net)
+    compiled(x)
+    net._call_impl = lambda x: x * 3
+    for _ in range(3):
+        assert torch.equal(compiled(x), x * 3)
+    del net._call_impl
+    assert torch.equal(compiled(x), net(x))
+
+
 def test_module_with_a_call_of_its_own(x):
     class Odd(nn.Module):
         def __call__(self, x):

@@ -1126,6 +1126,62 @@ def f(x): return x + 1 if p.grad is None else x + p.grad
 f(T(3))
 p.sum().backward()
 f(T(3))
+### object on a class becomes a descriptor
+class D: pass
+class C: d = D()
+c = C()
+def f(x): return x + 1 if c.d is C.__dict__["d"] else x - 1
+---
+f(X)
+D.__get__ = lambda self, owner, kind=None: 5
+f(X)
+del D.__get__
+f(X)
+### descriptor becomes a data descriptor
+class D:
+    def __get__(self, owner, kind=None): return 5
+class C: d = D()
+c = C()
+c.__dict__["d"] = 1
+def f(x): return x + c.d
+---
+f(X)
+D.__set__ = lambda self, owner, value: None
+f(X)
+del D.__set__
+f(X)
+### getattribute added to a metaclass
+class M(type): pass
+class C(metaclass=M): k = 1
+def f(x): return x + C.k
+---
+f(X)
+M.__getattribute__ = lambda cls, name: 40
+f(X)
+del M.__getattribute__
+f(X)
+### instancecheck added to a metaclass
+class M(type): pass
+class C(metaclass=M): pass
+class D: pass
+d = D()
+def f(x, deep): return x + 1 if isinstance(d, (int, (str, C)) if deep else C) else x - 1
+---
+f(X, False), f(X, True)
+M.__instancecheck__ = lambda cls, object: True
+f(X, False), f(X, True)
+del M.__instancecheck__
+f(X, False), f(X, True)
+### attribute of a partial
+p = functools.partial(lambda a, x: x + a, 1)
+p.k = 3
+def f(x): return p(x) + p.k, hasattr(p, "z"), p.args
+---
+f(X)
+p.k = 4
+f(X)
+p.z = 1
+f(X)
 ### slice and range arguments
 def f(x, s, r): return x[s], list(r)
 ---
