@@ -13,8 +13,9 @@ SITE     = $(ROOT)/build/$(VARIANT)/site
 
 # Arguments of your own: make test-unit ARGS='-k generators', make conformance ARGS='test_dict test_set'.
 ARGS    ?=
-# How long `make stress` runs.
+# How long `make stress` runs, and where its random tests start: another place each time.
 MINUTES ?= 30
+SEED    ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 
 export PATH := $(VENV)/bin:$(PATH)
 
@@ -118,9 +119,12 @@ models: build ## real models, all of them (VARIANT=...)
 	MAGNETO_MODELS=all $(RUN) -m pytest -q tests/models $(ARGS)
 
 stress: VARIANT := debug
-stress: build ## 5,000 random captured programs, 5,000 with breaks; random CPython tests with GC and threads, for MINUTES=30
-	MAGNETO_RANDOM_PROGRAMS=5000 $(RUN) -m pytest -q tests/capture/test_random_programs.py
-	MAGNETO_RANDOM_BREAKS=5000 $(RUN) -m pytest -q tests/breaks/test_random.py
+stress: SEED := $(SEED)
+stress: build ## 5,000 random captured programs, 5,000 with breaks; all samples of torch's tests; random CPython tests, for MINUTES=30
+	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_PROGRAMS=5000 $(RUN) -m pytest -q tests/capture/test_random_programs.py
+	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_BREAKS=5000 $(RUN) -m pytest -q tests/breaks/test_random.py
+	MAGNETO_RANDOM_SEED=$(SEED) $(RUN) -m pytest -q tests/call/test_random_changes.py
+	MAGNETO_SWEEP=1 $(RUN) -m pytest -q tests/capture/test_ops.py tests/capture/test_modules.py tests/capture/test_shapes.py
 	MAGNETO_COMPARE_EVERY=1 $(RUN) -m pytest -q tests/breaks/test_programs.py
 	MAGNETO_BREAK_STEPS=40 $(RUN) -m pytest -q tests/breaks/test_everywhere.py
 	$(RUN) -m magneto.testing.stress --minutes $(MINUTES) $(ARGS)

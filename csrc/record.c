@@ -433,6 +433,27 @@ fresh_outcome(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
     return outcome;
 }
 
+/* Whether an operation gives the same for the same metadata at any time. What somebody allowed in graphs may read
+ * anything else, and must not be kept alive by the cache either. */
+static int
+is_torchs(PyObject *target)
+{
+    PyTypeObject *type = Py_TYPE(target);
+    PyObject *module = PyFunction_Check(target) ? ((PyFunctionObject *)target)->func_module : NULL;
+    if (module == NULL && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_dict != NULL) {
+        module = PyDict_GetItemString(type->tp_dict, "__module__");
+    }
+    if (module == NULL || !PyUnicode_Check(module)) {
+        return !PyFunction_Check(target);
+    }
+    const char *name = PyUnicode_AsUTF8(module);
+    if (name == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    return strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
+}
+
 /* The outcome of an operation without symbols, from the cache or made anew. New; a text if it can't be captured. */
 static PyObject *
 outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
@@ -446,7 +467,7 @@ outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args
         return NULL;
     }
     PyObject *fresh = fresh_outcome(capture, kind, target, args, kwargs, twins, key);
-    if (fresh != NULL && PyTuple_Check(fresh) && PyTuple_GET_SIZE(key) <= LONGEST_KEY) {
+    if (fresh != NULL && PyTuple_Check(fresh) && PyTuple_GET_SIZE(key) <= LONGEST_KEY && is_torchs(target)) {
         if (PyDict_GET_SIZE(cache) >= MOST_KEYS) {
             PyDict_Clear(cache);
         }

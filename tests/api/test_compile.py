@@ -473,7 +473,6 @@ def opaque(x):
     return x * 2 + 1
 
 
-@pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 def test_allow_in_graph():
     f = eager(lambda x: opaque(x) + 1)
     x = torch.ones(2)
@@ -499,7 +498,6 @@ def test_disable():
 # --- explain, cache_entries, counters ---
 
 
-@pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 def test_explain_of_one_graph():
     def f(x):
         y = x.sin()
@@ -527,14 +525,12 @@ def test_explain_of_a_break():
     assert "return x.sum().item()" in str(output)
 
 
-@pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 def test_explain_of_a_module():
     module = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     assert magneto.explain(module)(torch.ones(2)).op_count == 2
     assert magneto.explain(magneto.compile(module))(torch.ones(2)).op_count == 2
 
 
-@pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 def test_cache_entries():
     f = eager(plain)
     x = torch.ones(2)

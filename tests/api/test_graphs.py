@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 import magneto
 
-pytestmark = pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
+BY_TORCH_TOO = pytest.mark.no_leak_hunt("torch.compile keeps what it has made")
 
 GLOBAL = torch.arange(4.0)
 other = types.ModuleType("other")
@@ -314,14 +314,14 @@ def compare(ours, theirs):
     assert len(ours) == len(theirs) == 1
     (module, inputs), (their_module, their_inputs) = ours[0], theirs[0]
     assert shape_of(module.graph) == shape_of(their_module.graph)
-    for a, b in zip(module.graph.nodes, their_module.graph.nodes):
+    for a, b in zip(module.graph.nodes, their_module.graph.nodes, strict=True):
         assert a.target is b.target or a.target == b.target
         if a.op == "placeholder":
             assert a.name == b.name
             assert a.type == b.type
             assert a.meta["tensor_dict"] == b.meta["tensor_dict"]
         check_example(a.meta.get("example_value"), b.meta.get("example_value"))
-    assert all(a is b for a, b in zip(inputs, their_inputs))
+    assert all(a is b for a, b in zip(inputs, their_inputs, strict=True))
     module.graph.lint()
 
 
@@ -336,11 +336,13 @@ def check_example(a, b):
             check_example(x, y)
 
 
+@BY_TORCH_TOO
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_function(program):
     compare(*both(program, torch.randn(2, 4), torch.rand(2, 4)))
 
 
+@BY_TORCH_TOO
 @pytest.mark.parametrize(("make", "size"), MODULES, ids=[make.__name__ for make, _ in MODULES])
 def test_module(make, size):
     torch.manual_seed(0)
@@ -426,6 +428,7 @@ def numbers(x, y):
     return x.sum(Axis.ROWS), x[Axis.ROWS], Axis.ROWS + y
 
 
+@BY_TORCH_TOO
 @pytest.mark.parametrize(
     "program",
     [
@@ -448,10 +451,12 @@ def test_order_and_names_are_those_of_torch_compile(program):
     assert [n.name for n in ours[0][0].graph.nodes] == [n.name for n in theirs[0][0].graph.nodes]
 
 
+@BY_TORCH_TOO
 def test_parameters_are_inputs_where_they_are_read():
     compare(*both(Held(), torch.randn(2, 4)))
 
 
+@BY_TORCH_TOO
 def test_gradients_are_in_the_metadata():
     x = torch.randn(2, 4, requires_grad=True)
     compare(*both(add, x, torch.randn(2, 4)))
@@ -464,6 +469,7 @@ def test_no_graph_without_operations():
     assert graphs == []
 
 
+@BY_TORCH_TOO
 def test_names_come_from_variables():
     def program(x):
         hidden = x + 1
@@ -499,6 +505,7 @@ def test_frames_of_torch_are_left_out_of_stack_traces():
             assert "linear.py" not in node.stack_trace
 
 
+@BY_TORCH_TOO
 def test_inputs_from_closures_and_other_modules():
     held, listed = torch.ones(2, 4), [torch.ones(4)]
 
@@ -518,9 +525,10 @@ def test_inputs_from_closures_and_other_modules():
     assert names[0] >= {"L_held_", "L_listed_0_", "L_rest_a_1_", "L_args_0_", "L_key_", "L_kwargs_more_"}
 
 
+@BY_TORCH_TOO
 def test_module_stack():
     (ours, _), (theirs, _) = (graphs[0] for graphs in both(Block(), torch.ones(2, 4)))
-    for a, b in zip(ours.graph.nodes, theirs.graph.nodes):
+    for a, b in zip(ours.graph.nodes, theirs.graph.nodes, strict=True):
         if a.op in ("call_function", "call_method"):
             expected = list(b.meta.get("nn_module_stack", {}).values())
             assert list(a.meta.get("nn_module_stack", {}).values()) == expected
@@ -547,10 +555,11 @@ def test_graph_module_computes_what_eager_does():
     x, y = torch.randn(2, 4), torch.randn(2, 4)
     magneto.compile(operators, backend=backend)(x, y)
     module, inputs = graphs[0]
-    for ours, eager in zip(module(*inputs), operators(x, y)):
+    for ours, eager in zip(module(*inputs), operators(x, y), strict=True):
         assert torch.equal(ours, eager)
 
 
+@BY_TORCH_TOO
 def test_graph_arguments_of_inputs():
     seen = []
 

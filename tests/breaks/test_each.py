@@ -44,19 +44,20 @@ f(X, {"c": 1, "d": 2})
 f(X, {"a": 3, "b": 2})
 """)
 
-LAST = 90
-
-
-def compiled(function: object) -> _core.Compiled:
-    made = _core.Compiled(function, None, lambda *_: None, None, 64)
-    made.breaks = True
-    return made
+LAST = 400  # no program is as long
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_break_before_each_instruction(name: str) -> None:
     text, steps = PROGRAMS[name]
     for number in range(1, LAST):
+        breaks: list[str] = []
+
+        def compiled(function: object, breaks: list[str] = breaks) -> _core.Compiled:
+            made = _core.Compiled(function, None, lambda name, *_: breaks.append(name), None, 64)
+            made.breaks = True
+            return made
+
         faults = iter((0, number) * len(steps))
         try:
             harness.run(
@@ -69,3 +70,6 @@ def test_break_before_each_instruction(name: str) -> None:
             raise AssertionError(f"break before instruction {number}: {error}") from None
         finally:
             _core.inject_fault(0)
+        if "FAULT" not in breaks:  # all captures are shorter
+            break
+    assert 20 < number < LAST - 1, f"{number} instructions"

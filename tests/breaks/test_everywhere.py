@@ -1,4 +1,7 @@
-"""The programs of tests/capture with a break before their k-th instruction, and then before every k-th that follows."""
+"""The programs of tests/capture with a break before their k-th instruction, and then before every k-th that follows.
+
+Where no capture of a program is that long, k is halved until one is: each test has a break.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,10 @@ from capture import (
 import magneto
 from magneto import _core
 
+# A graph does not know that a tensor which a break left outside is one of several views. It raises when it runs, out of
+# the call, and not to the handler: see "What is missing" in ARCHITECTURE.md.
+LEFT_OUT = "one of several views changed in place"
+
 PROGRAMS = {
     f"{group}: {name}": (prelude + text, steps)
     for group, programs, prelude in (
@@ -35,6 +42,7 @@ PROGRAMS = {
         ("symbols", test_symbols.PROGRAMS, test_symbols.DATA),
     )
     for name, (text, steps) in programs.items()
+    if name != LEFT_OUT
 }
 
 # The first instructions, where frames are small, and a few further in, in callees, loops and handlers.
@@ -62,8 +70,12 @@ def no_break_afterwards() -> Iterator[None]:
     _core.inject_fault(0)
 
 
+FAULT = _core.reasons()["FAULT"][0]
+breaks = magneto.counters["graph_break"]
+
+
 def core(function: Any) -> _core.Compiled:
-    made = _core.Compiled(function, None, lambda *_: None, None, 64)
+    made = _core.Compiled(function, None, lambda _, text, *rest: breaks.update([text]), None, 64)
     made.breaks = True
     return made
 
@@ -72,20 +84,28 @@ def with_graphs(function: Any) -> Any:
     return magneto.compile(function, backend=lambda module, _inputs: module.forward)
 
 
+def with_breaks(run: Callable[[], None], step: int) -> None:
+    """Run it with a break before every `step`-th instruction, or where there is none with more of them."""
+    before = breaks[FAULT]
+    while breaks[FAULT] == before:
+        assert step > 0, "no capture was stopped"
+        _core.inject_fault(step)
+        run()
+        step //= 2
+
+
 @pytest.mark.parametrize(("name", "step"), picks(PROGRAMS, 2))
 @pytest.mark.filterwarnings("ignore")
 def test_break_before_every_kth_instruction(name: str, step: int) -> None:
     text, steps = PROGRAMS[name]
-    _core.inject_fault(step)
-    harness.run(text, steps, compile=core)
+    with_breaks(lambda: harness.run(text, steps, compile=core), step)
 
 
 @pytest.mark.parametrize(("name", "step"), picks(PROGRAMS, 4))
 @pytest.mark.filterwarnings("ignore")
 def test_break_with_a_backend(name: str, step: int) -> None:
     text, steps = PROGRAMS[name]
-    _core.inject_fault(step)
-    harness.run(text, steps, compile=with_graphs)
+    with_breaks(lambda: harness.run(text, steps, compile=with_graphs), step)
 
 
 RECORDED = {program.__name__: program for program in test_recording.PROGRAMS}
@@ -108,7 +128,10 @@ def test_break_in_recorded_programs(name: str, step: int, compile: Callable[...,
 
     program = RECORDED[name]
     expected = run(program)
-    _core.inject_fault(step)
-    compiled = compile(program)
-    for _ in range(3):
-        assert run(compiled) == expected
+
+    def check() -> None:
+        compiled = compile(program)
+        for _ in range(3):
+            assert run(compiled) == expected
+
+    with_breaks(check, step)

@@ -220,7 +220,6 @@ def f(x):
 }
 
 
-@pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.filterwarnings("ignore")
 def test_explain_counts_as_torch_does(name, capsys):
@@ -244,7 +243,6 @@ def test_explain_counts_as_torch_does(name, capsys):
     assert ours.compile_times
 
 
-@pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 def test_explain_shows_breaks(capsys):
     def f(x):
         y = x + 1
@@ -265,7 +263,6 @@ def test_explain_shows_breaks(capsys):
     assert __file__ in str(reason)
 
 
-@pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 def test_explain_changes_nothing(capsys):
     compiled = eager(lambda x: x + 1)
     compiled(X)
@@ -332,7 +329,6 @@ def test_log_of_guards():
     assert "L['x']: tensor torch.float32" in text
 
 
-@pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_logs_of_graphs(backend):
     with logged(graph_code=True, graph=True, graph_sizes=True) as stream:

@@ -104,12 +104,15 @@ def f(x):
 }
 
 
-def compiled(function: object) -> _core.Compiled:
-    made = _core.Compiled(function, None, lambda *_: None, None, 64)
-    made.breaks = 1
-    return made
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_eager(name: str) -> None:
+    breaks: list[str] = []
+    made: list[_core.Compiled] = []
+
+    def compiled(function: object) -> _core.Compiled:
+        made.append(_core.Compiled(function, None, lambda name, *_: breaks.append(name), None, 64))
+        made[0].breaks = 1
+        return made[0]
+
     harness.run(PROGRAMS[name], ["f(X)", "f(X)", "f(T(5, 3))", "f(X)"], compile=compiled)
+    assert breaks and made[0].captures > 1

@@ -28,7 +28,6 @@ def test_hits_and_tries_are_counted_for_each_entry() -> None:
     assert all(entry.operations == 1 for entry in figures.entries)
 
 
-@pytest.mark.no_leak_hunt("torch.fx keeps the code of every graph that is made")
 def test_time_is_charged_to_what_takes_it() -> None:
     def backend(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
         def run(*args: torch.Tensor) -> object:

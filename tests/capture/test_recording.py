@@ -451,7 +451,7 @@ def test_one_tensor_as_two_arguments() -> None:
         a, b = torch.ones(3), torch.ones(3)
         c = torch.ones(3)
         result = compiled(c, c) if same else compiled(a, b)
-        assert result.tolist() == [4.0] * 3 if same else [2.0] * 3
+        assert result.tolist() == ([4.0] * 3 if same else [2.0] * 3)
 
 
 def test_an_unused_question_makes_no_input() -> None:

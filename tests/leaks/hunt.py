@@ -64,8 +64,25 @@ def malloc_bytes_in_use() -> int:
     return int(info.uordblks + info.hblkhd)
 
 
+def clear_torch() -> None:
+    """Empty torch's caches, where their modules are loaded."""
+    module = sys.modules.get("torch.fx.graph_module")
+    if module is not None:
+        module._loader.eval_cache.clear()  # the code of every graph that was made
+    module = sys.modules.get("torch.fx.experimental.symbolic_shapes")
+    if module is not None:
+        for value in vars(
+            module.ShapeEnv
+        ).values():  # the last few hundred answers, with the ShapeEnv that gave them
+            getattr(value, "cache_clear", int)()
+    module = sys.modules.get("torch._dynamo.utils")
+    if module is not None:
+        module.clear_compilation_metrics()
+
+
 def clear_caches() -> None:
-    """Empty the standard library's caches, which grow for good reasons."""
+    """Empty the caches of the standard library and of torch, which grow for good reasons."""
+    clear_torch()
     re.purge()
     linecache.clearcache()
     sys._clear_type_cache()
