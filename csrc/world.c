@@ -435,7 +435,10 @@ is_quiet_key(PyObject *key)
     if (type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare) {
         return 1;
     }
-    return mg_rules_is_constant_type(type) && type->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+    /* members of enums, also of those that are strings or numbers */
+    return mg_rules_is_constant_type(type) && (type->tp_richcompare == PyBaseObject_Type.tp_richcompare ||
+                                               type->tp_richcompare == PyUnicode_Type.tp_richcompare ||
+                                               type->tp_richcompare == PyLong_Type.tp_richcompare);
 }
 
 /* What stands for an item of an exposed container. New. */

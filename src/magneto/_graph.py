@@ -40,6 +40,9 @@ class InputSource(Source):
     def _name_template(self) -> str:
         return self.text
 
+    def __reduce__(self) -> Any:
+        return InputSource, (self.text, self.index)  # inductor's cache keeps it
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InputSource) and (other.text, other.index) == (self.text, self.index)
 

@@ -822,6 +822,27 @@ n = np.int32(1)
 f(X)
 b = np.bool_(False)
 f(X)
+### dicts and sets with members of enums as keys
+class S(str, enum.Enum): A = "a"; B = "b"
+class I(enum.IntEnum): A = 1; B = 2
+D = {S.A: 2, S.B: torch.relu}
+J = {I.A: 3, 2: 4}
+K = {S.A}
+def f(x, s):
+    E = dict(D)
+    E[s] = 7
+    return D[S.B](x) * D["a"] * J[I.A] * J[I.B], s in D, s in K, list(E.values())[0], [k for k in D], {I.B: 1}[2]
+---
+f(X, S.A)
+f(Y, S.B)
+D[S.A] = 5
+f(X, S.A)
+J[I.B] = 6
+K.add(S.B)
+f(X, S.B)
+del D[S.A]
+D["a"] = 9
+f(X, S.B)
 ### numpy functions of numbers
 import numpy as np
 n = 4

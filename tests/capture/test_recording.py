@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import pickle
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -460,3 +461,12 @@ def test_an_unused_question_makes_no_input() -> None:
     nodes, _, inputs = compiled.entries()[0].describe()
     assert len(inputs) == 1
     assert [node[1] for node in nodes] == ["placeholder", "call_function"]
+
+
+def test_sources_of_inputs_can_be_pickled() -> None:
+    """Inductor's cache keeps them beside the compiled graph."""
+    from magneto._graph import InputSource
+
+    source = InputSource("L['x']", 2)
+    copy = pickle.loads(pickle.dumps(source))
+    assert (copy, copy.text, copy.index) == (source, "L['x']", 2)
