@@ -249,7 +249,8 @@ _OUTPUT_FUNCTIONS = _words("builtins.print builtins.open builtins.input builtins
 
 _BREAKING_FUNCTIONS = _words(
     "builtins.exec builtins.eval builtins.globals builtins.locals builtins.dir builtins.__import__ builtins.compile "
-    "torch.is_inference torch._is_zerotensor torch.autograd.backward torch.random.fork_rng"
+    "torch.is_inference torch._is_zerotensor torch.autograd.backward torch.random.fork_rng "
+    "torch._nested_tensor_from_mask_left_aligned"
 )
 
 _FOLDED_OF_RE = _words("search match fullmatch compile sub subn split findall escape")
