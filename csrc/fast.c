@@ -53,11 +53,12 @@ typedef struct {
 /* A pinned tensor. */
 typedef struct {
     PyObject *tensor;   /* borrowed */
-    PyTypeObject *type; /* borrowed from a check; NULL if it is not guarded */
-    const void *impl;   /* where its TensorImpl and AutogradMeta were: to be fetched early, never read */
-    const void *autograd;
+    PyTypeObject *type; /* not owned, only compared */
+    const char *impl;   /* its TensorImpl and AutogradMeta: to be read only if they are still there */
+    const char *autograd;
     MgTensorCheck *metadata;
     int check;
+    int is_quick;
 } Tensor;
 
 /* A guard that objects are distinct, some of which are live: the addresses of the pinned ones are known. */
@@ -96,7 +97,7 @@ struct MgFast {
     int kept_count;
 };
 
-enum { MANY_CHANGES = 3, AHEAD = 16 };
+enum { MANY_CHANGES = 3, AHEAD = 32 };
 
 static inline uint64_t
 dict_tag(PyObject *dict)
@@ -618,16 +619,16 @@ make(Maker *maker, uint8_t *fates, uint8_t *filled)
             fast->late[fast->late_count++] = i;
         }
         else if (fates[i] == FATE_TENSOR) {
-            int step = program->checks[i].source;
-            PyObject *tensor = maker->registers[step];
-            PyTypeObject *type = maker->plans[step].has_type ? Py_TYPE(tensor) : NULL;
+            PyObject *tensor = maker->registers[program->checks[i].source];
+            MgTensorCheck *metadata = program->checks[i].tensor;
             int known = mg_tensor_layout.known;
             fast->tensors[fast->tensor_count++] = (Tensor){.tensor = tensor,
-                                                           .type = type,
+                                                           .type = Py_TYPE(tensor),
                                                            .impl = known ? mg_tensor_impl(tensor) : NULL,
                                                            .autograd = known ? mg_tensor_autograd(tensor) : NULL,
-                                                           .metadata = program->checks[i].tensor,
-                                                           .check = i};
+                                                           .metadata = metadata,
+                                                           .check = i,
+                                                           .is_quick = known && metadata->quick};
         }
     }
     collect_fill(maker, filled);
@@ -668,7 +669,7 @@ mg_fast_arm(MgProgram *program, PyObject *const *registers)
     fast->members = PyMem_Malloc(sizeof(int) * size);
     fast->live = PyMem_Malloc(sizeof(int) * checks);
     fast->ops = PyMem_Malloc(sizeof(Op) * size * 4);
-    fast->tensors = PyMem_Malloc(sizeof(Tensor) * checks);
+    fast->tensors = PyMem_Calloc(checks + AHEAD, sizeof(Tensor));
     fast->late = PyMem_Malloc(sizeof(int) * checks);
     fast->fill = PyMem_Malloc(sizeof(int) * size);
     fast->inputs = PyMem_Malloc(sizeof(PyObject *) * (size_t)(program->input_count + 1));
@@ -813,25 +814,52 @@ run_words(MgProgram *program, int first, int count, int *failed)
     return 1;
 }
 
+/* 1 if a pinned tensor is as it must be, where its TensorImpl and AutogradMeta are those of last time; 0 if that is to be
+ * found out in the long way. */
+static inline int
+is_same(const Tensor *item, MgTensorLayout at)
+{
+    const MgTensorCheck *check = item->metadata;
+    const char *impl = item->impl, *meta = item->autograd;
+    if (*(const char **)((char *)item->tensor + at.impl) != impl ||
+        *(const char *const *)(const void *)(impl + at.autograd) != meta) {
+        return 0;
+    }
+    const int64_t *sizes = (const int64_t *)(const void *)(impl + at.sizes), *strides = sizes + MG_INLINE_DIMS;
+    int64_t dim = check->dim, other = sizes[-1] ^ dim;
+    for (int64_t i = 0; i < dim; i++) {
+        other |= (sizes[i] ^ check->sizes[i]) | (strides[i] ^ check->strides[i]);
+    }
+    if ((uint64_t)other | ((mg_word_at(impl, at.rest) ^ check->rest) & check->mask) |
+        (mg_word_at(impl, at.rest + 8) ^ check->keys)) {
+        return 0;
+    }
+    if (check->requires_grad) { /* what has this flag is a leaf: torch refuses to give it a grad_fn */
+        return check->leafness == 1 && meta != NULL && meta[at.flag] != 0;
+    }
+    return meta == NULL || (meta[at.flag] == 0 && mg_word_at(meta, at.function) == 0);
+}
+
 static inline int
 run_tensors(MgProgram *program, int *failed)
 {
     MgFast *fast = program->fast;
     enum { NEXT = 8 };
-    for (int i = 0; i < fast->tensor_count; i++) {
-        const Tensor *item = &fast->tensors[i];
-        if (i + NEXT < fast->tensor_count) {
-            const Tensor *next = item + NEXT;
-            __builtin_prefetch(next->tensor);
-            __builtin_prefetch((const char *)next->impl + mg_tensor_layout.autograd);
-            __builtin_prefetch((const char *)next->impl + mg_tensor_layout.dim);
-            __builtin_prefetch((const char *)next->impl + mg_tensor_layout.strides);
-            __builtin_prefetch((const char *)next->impl + mg_tensor_layout.rest + sizeof(uint64_t));
-            __builtin_prefetch((const char *)next->autograd + mg_tensor_layout.function);
-            __builtin_prefetch((const char *)next->autograd + mg_tensor_layout.flag);
-        }
-        if (MG_UNLIKELY(item->type != NULL && Py_TYPE(item->tensor) != item->type)) {
+    const MgTensorLayout at = mg_tensor_layout;
+    const Tensor *item = fast->tensors, *end = item + fast->tensor_count;
+    for (; item < end; item++) {
+        const Tensor *next = item + NEXT; /* there is room behind the last */
+        __builtin_prefetch(next->tensor);
+        __builtin_prefetch(next->impl + at.autograd);
+        __builtin_prefetch(next->impl + at.sizes);
+        __builtin_prefetch(next->impl + at.strides);
+        __builtin_prefetch(next->impl + at.rest);
+        __builtin_prefetch(next->autograd + at.flag);
+        if (MG_UNLIKELY(Py_TYPE(item->tensor) != item->type)) {
             return MG_FAST_UNKNOWN;
+        }
+        if (MG_LIKELY(item->is_quick && is_same(item, at))) {
+            continue;
         }
         int good = mg_tensor_check_holds(item->tensor, item->metadata);
         if (MG_UNLIKELY(good <= 0)) {

@@ -30,8 +30,8 @@ read_tensor(PyObject *tensor, MgTensorCheck *check, MgTensor *info)
     if (mg_tensor_layout.known) {
         const char *impl = mg_tensor_impl(tensor);
         check->quick = info->dim <= MG_INLINE_DIMS;
-        check->rest[0] = mg_word_at(impl, mg_tensor_layout.rest);
-        check->rest_count = 1;
+        check->rest = mg_word_at(impl, mg_tensor_layout.rest);
+        check->mask = UINT64_MAX;
         check->keys = mg_word_at(impl, mg_tensor_layout.rest + 8);
     }
     return MG_OK;
@@ -71,6 +71,10 @@ mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor)
     memcpy(dims + info.dim, info.strides, width);
     *check = found;
     check->dims = dims;
+    if (info.dim <= MG_INLINE_DIMS) {
+        memcpy(check->sizes, info.sizes, width);
+        memcpy(check->strides, info.strides, width);
+    }
     checks->items[checks->count++] = check;
     return check;
 }
@@ -101,9 +105,8 @@ mg_tensor_check_ask(PyObject *tensor, MgTensorCheck *check)
         if (mg_word_at(impl, mg_tensor_layout.rest + 8) != check->keys) {
             return 0;
         }
-        int room = (int)Py_ARRAY_LENGTH(check->rest); /* flags that nobody guards differ: known from now on */
-        check->rest[check->rest_count < room ? check->rest_count++ : room - 1] =
-            mg_word_at(impl, mg_tensor_layout.rest);
+        /* bits in which tensors of one dtype and device differ say nothing of these: flags that nobody guards, padding */
+        check->mask &= ~(mg_word_at(impl, mg_tensor_layout.rest) ^ check->rest);
     }
     return 1;
 }

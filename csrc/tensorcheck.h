@@ -11,10 +11,10 @@ typedef struct {
     int requires_grad, leafness; /* leaves, and views of them, are told apart only if they require a gradient */
     int conjugate, negative;     /* its values are the conjugates or negatives of what its memory holds */
     int64_t *dims;               /* owned: sizes, then strides */
+    int64_t sizes[MG_INLINE_DIMS], strides[MG_INLINE_DIMS]; /* the same again, if there are so few */
     int quick;                   /* the layout is known, and the sizes lie in the TensorImpl */
     uint64_t keys;               /* dispatch keys, if the layout is known */
-    uint64_t rest[4];            /* words of dtype, device and flags that were seen to be right */
-    int rest_count;
+    uint64_t rest, mask;         /* dtype, device and flags, and the bits of them that were never seen to be otherwise */
 } MgTensorCheck;
 
 /* Those of a program: one for all tensors that are alike. */
@@ -49,12 +49,7 @@ mg_tensor_check_memory(PyObject *tensor, const MgTensorCheck *check)
     if (mg_word_at(impl, mg_tensor_layout.rest + 8) != check->keys) {
         return 0;
     }
-    uint64_t rest = mg_word_at(impl, mg_tensor_layout.rest);
-    int known = check->rest_count;
-    while (known > 0 && rest != check->rest[known - 1]) {
-        known--;
-    }
-    if (known == 0) {
+    if (((mg_word_at(impl, mg_tensor_layout.rest) ^ check->rest) & check->mask) != 0) {
         return 2;
     }
     if (!check->requires_grad) {
