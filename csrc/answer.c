@@ -284,29 +284,6 @@ is_changed(MgCapture *capture, const MgRecord *record)
     return 0;
 }
 
-/* 1 if a node draws random numbers, as far as its name tells. */
-static int
-is_random(const MgNode *node)
-{
-    static const char *const parts[] = {
-        "rand",    "dropout",     "bernoulli", "normal",    "multinomial", "poisson", "binomial", "gumbel",
-        "uniform", "exponential", "cauchy",    "geometric", "rrelu",       "fract",   "init",     "attention",
-    };
-    if (node->kind == MG_NODE_INPUT) {
-        return 0;
-    }
-    PyObject *name =
-        PyUnicode_Check(node->target) ? Py_NewRef(node->target) : PyObject_GetAttrString(node->target, "__name__");
-    const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
-    int found = text == NULL;
-    for (size_t i = 0; !found && i < Py_ARRAY_LENGTH(parts); i++) {
-        found = strstr(text, parts[i]) != NULL;
-    }
-    PyErr_Clear();
-    Py_XDECREF(name);
-    return found;
-}
-
 /* 1 if captured code has done anything so far that a function which runs for real would have to see: a write to outside,
  * or random numbers drawn. -1 with an exception. */
 static int
@@ -322,7 +299,7 @@ has_acted(MgCapture *capture)
         }
     }
     for (int i = 0; i < capture->node_count; i++) {
-        if (is_random(&capture->nodes[i])) {
+        if (capture->nodes[i].kind != MG_NODE_INPUT && !mg_record_is_repeatable(&capture->nodes[i])) {
             return 1;
         }
     }

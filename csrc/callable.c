@@ -196,7 +196,7 @@ run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, MgRegist
 }
 
 /* Tries an entry of a list: 1 with its result, or NULL and *exit; 0 if it does not fit, 2 if the entries changed
- * meanwhile, -1. */
+ * meanwhile, 3 if CPython is to do what it does, -1. */
 static int
 try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *arguments, PyObject **result, MgExit **exit)
 {
@@ -225,6 +225,7 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
             entries[0] = entry;
         }
         *result = mg_entry_run(entry, &registers, (PyObject *)self, exit);
+        good = MG_LIKELY(*result != NULL || *exit != NULL) || PyErr_Occurred() ? 1 : 3;
         if (MG_UNLIKELY(start != 0)) {
             entry->profile.whole += mg_entry_clock() - start;
         }
@@ -262,7 +263,7 @@ check_decision(MgEntry **entries, int entry_count, MgEntry **candidates, int cou
 }
 
 /* Finds an entry whose guards hold and runs it. The result, or NULL and *exit; *found says whether there was one, and is 2
- * if the entries changed meanwhile: then it must be tried again. */
+ * if the entries changed meanwhile: then it must be tried again; 3 if CPython is to make the call. */
 static PyObject *
 try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *decision, PyObject *const *arguments,
             int *found, MgExit **exit)
@@ -829,6 +830,9 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     Py_DECREF(entry);
 done:
+    if (MG_UNLIKELY(found == 3)) {
+        result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+    }
     bound_clear(&bound);
     if (exit != NULL) { /* it stops at a break: the frames are made, and go on */
         mg_hook_acquire();
@@ -1056,6 +1060,9 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     }
     if (*exit != NULL) {
         return MG_CONTINUE_EXIT;
+    }
+    if (found == 3) {
+        return MG_CONTINUE_PLAIN;
     }
     return *result != NULL ? MG_CONTINUE_RETURN : MG_CONTINUE_ERROR;
 }

@@ -696,6 +696,7 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     }
     if (status == MG_OK) {
         entry->settings = Py_XNewRef(capture->settings);
+        entry->writes = capture->wrote;
         status = mg_guard_compile(&entry->guards, capture);
     }
     if (status == MG_OK) {
@@ -1200,6 +1201,24 @@ mg_entry_clock(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
+/* 1 if a graph has raised, and nothing of it is left that CPython would not do in the same way once more: the error is the
+ * program's own, and it is raised again where the program can catch it, after all that comes before it. */
+static int
+is_without_trace(MgEntry *entry)
+{
+    if (entry->writes || !PyErr_ExceptionMatches(PyExc_Exception)) {
+        return 0;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int good = 1;
+    for (int i = 0; good && i < entry->node_count; i++) {
+        good = mg_record_is_repeatable(&entry->nodes[i]);
+    }
+    PyErr_Restore(type, value, traceback);
+    return good;
+}
+
 PyObject *
 mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit **exit)
 {
@@ -1223,7 +1242,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
         Py_XINCREF(registers[entry->kept[i]]);
     }
     uint64_t start = MG_UNLIKELY(entry->profile.is_on) ? mg_entry_clock() : 0;
-    int has_graph = entry->compiled != NULL || entry->node_count > 0;
+    int give_up = 0, has_graph = entry->compiled != NULL || entry->node_count > 0;
     PyObject **inputs = has_graph ? take_inputs(entry, found) : NULL; /* the registers are borrowed up to here */
     int status = has_graph && inputs == NULL ? MG_ERR : entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
     if (status < 0) { /* the exception goes to the caller */
@@ -1236,6 +1255,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     }
     else if (has_graph) {
         status = replay(entry, inputs, outputs);
+        give_up = status < 0 && is_without_trace(entry);
     }
     if (MG_UNLIKELY(start != 0)) {
         entry->profile.graph += mg_entry_clock() - start;
@@ -1248,6 +1268,9 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
             PyErr_Clear();
         }
         PyErr_Restore(type, value, traceback);
+        if (give_up) {
+            PyErr_Clear();
+        }
     }
     if (status == MG_OK && entry->frames == NULL) {
         result = Py_XNewRef(mg_plan_build(&entry->plan, entry->result, registers, outputs, memo));

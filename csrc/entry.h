@@ -39,6 +39,7 @@ typedef struct {
     PyObject *check;         /* strong: one more guard, a callable that gets the inputs and gives a bool; or NULL */
     MgExitFrame *frames;     /* owned: where it stops, or NULL if it returns */
     int frame_count;
+    int writes;           /* its graph writes to tensors from outside */
     PyObject *symbols;    /* strong: the session that the symbols in the graph belong to; or NULL if it has none */
     PyObject *settings;   /* strong: how to undo what the graph does to torch's settings, should it fail; or NULL */
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
@@ -69,7 +70,8 @@ uint64_t mg_entry_clock(void);               /* nanoseconds on a clock that only
 int mg_entry_check(MgEntry *entry, const MgRegisters *registers);
 
 /* Runs the graph and all that belongs to it, on the registers of its guards. The result, new; or NULL and *exit, if the
- * entry stops at a break; or NULL with an exception. */
+ * entry stops at a break; or NULL with an exception; or NULL without one, if the graph raised, nothing has happened, and
+ * CPython is to do it all. */
 PyObject *mg_entry_run(MgEntry *entry, const MgRegisters *registers, PyObject *owner, MgExit **exit);
 
 #endif

@@ -454,6 +454,56 @@ is_torchs(PyObject *target)
     return strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
 }
 
+/* 1 if the text of a name, which may be NULL, begins with one of these. */
+static int
+begins_with(PyObject *name, const char *const *beginnings)
+{
+    const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
+    for (; text != NULL && *beginnings != NULL; beginnings++) {
+        if (strncmp(text, *beginnings, strlen(*beginnings)) == 0) {
+            return 1;
+        }
+    }
+    PyErr_Clear();
+    return 0;
+}
+
+int
+mg_record_is_repeatable(const MgNode *node)
+{
+    static const char *const parts[] = {
+        "rand",       "dropout",     "bernoulli", "normal",    "multinomial", "poisson", "binomial", "gumbel",
+        "uniform",    "exponential", "cauchy",    "geometric", "rrelu",       "fract",   "init",     "attention",
+        "batch_norm", "instance_",   "rnn",       "lstm",      "gru",         "lowran",  "lobpcg",   "encoder_layer",
+    };
+    static const char *const modules[] = {"torch", "_operator", "math", "builtins", NULL};
+    static const char *const spaces[] = {"aten", "prim", "prims", NULL};
+    PyObject *target = node->target;
+    if (node->kind == MG_NODE_INPUT) {
+        return 1;
+    }
+    PyObject *name = PyUnicode_Check(target) ? Py_NewRef(target) : PyObject_GetAttrString(target, "__name__");
+    const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
+    int good = text != NULL && is_torchs(target);
+    for (size_t i = 0; good && i < Py_ARRAY_LENGTH(parts); i++) {
+        good = strstr(text, parts[i]) == NULL;
+    }
+    Py_XDECREF(name);
+    if (good &&
+        !PyUnicode_Check(target)) { /* an operator that somebody added, or a function in C that somebody allowed */
+        PyObject *module = PyObject_GetAttrString(target, "__module__");
+        PyErr_Clear();
+        PyObject *space = PyObject_GetAttrString(target, "namespace");
+        PyErr_Clear();
+        good = (module == NULL || module == Py_None || begins_with(module, modules)) &&
+               (space == NULL || begins_with(space, spaces));
+        Py_XDECREF(module);
+        Py_XDECREF(space);
+    }
+    PyErr_Clear();
+    return good;
+}
+
 /* The outcome of an operation without symbols, from the cache or made anew. New; a text if it can't be captured. */
 static PyObject *
 outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,

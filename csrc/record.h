@@ -46,6 +46,10 @@ Py_ssize_t mg_record_length(MgCapture *capture, PyObject *twin);
 PyObject *mg_record_len(MgCapture *capture, PyObject *twin); /* may be a number */
 PyObject *mg_record_iter(MgCapture *capture, PyObject *twin);
 
+/* 1 if an operation can be run once more and leaves nothing else than it left the first time: torch's own, which neither
+ * draws random numbers nor keeps statistics, as far as its name tells. */
+int mg_record_is_repeatable(const MgNode *node);
+
 /* The same for C code: the class of twins has it in its slot. */
 PyObject *mg_record_iter_slot(PyObject *twin);
 

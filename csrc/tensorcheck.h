@@ -12,9 +12,9 @@ typedef struct {
     int conjugate, negative;     /* its values are the conjugates or negatives of what its memory holds */
     int64_t *dims;               /* owned: sizes, then strides */
     int64_t sizes[MG_INLINE_DIMS], strides[MG_INLINE_DIMS]; /* the same again, if there are so few */
-    int quick;                   /* the layout is known, and the sizes lie in the TensorImpl */
-    uint64_t keys;               /* dispatch keys, if the layout is known */
-    uint64_t rest, mask;         /* dtype, device and flags, and the bits of them that were never seen to be otherwise */
+    int quick;           /* the layout is known, and the sizes lie in the TensorImpl */
+    uint64_t keys;       /* dispatch keys, if the layout is known */
+    uint64_t rest, mask; /* dtype, device and flags, and the bits of them that were never seen to be otherwise */
 } MgTensorCheck;
 
 /* Those of a program: one for all tensors that are alike. */

@@ -71,11 +71,12 @@ def no_break_afterwards() -> Iterator[None]:
 
 
 FAULT = _core.reasons()["FAULT"][0]
-breaks = magneto.counters["graph_break"]
 
 
 def core(function: Any) -> _core.Compiled:
-    made = _core.Compiled(function, None, lambda _, text, *rest: breaks.update([text]), None, 64)
+    made = _core.Compiled(
+        function, None, lambda _, text, *rest: magneto.counters["graph_break"].update([text]), None, 64
+    )
     made.breaks = True
     return made
 
@@ -86,8 +87,8 @@ def with_graphs(function: Any) -> Any:
 
 def with_breaks(run: Callable[[], None], step: int) -> None:
     """Run it with a break before every `step`-th instruction, or where there is none with more of them."""
-    before = breaks[FAULT]
-    while breaks[FAULT] == before:
+    before = magneto.counters["graph_break"][FAULT]
+    while magneto.counters["graph_break"][FAULT] == before:
         assert step > 0, "no capture was stopped"
         _core.inject_fault(step)
         run()

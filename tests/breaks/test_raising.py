@@ -1,0 +1,212 @@
+"""Graphs that raise when they run: the program sees the error where eager raises it, after all that comes before it."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import pytest
+import torch
+from capture import harness
+from capture.programs import parse
+
+import magneto
+from magneto import _core
+
+PROGRAMS = parse(r"""
+### an index out of range is caught
+def f(x, i):
+    y = x + 1
+    try:
+        y = y[i]
+    except IndexError:
+        y = y * 2
+    return y - 1
+---
+f(X, torch.tensor([0, 1]))
+f(X, torch.tensor([0, 7]))
+f(X, torch.tensor([1, 1]))
+f(Y, torch.tensor([5]))
+### effects before the error stay, those behind it do not come
+log, table = [], {}
+def f(x, i):
+    log.append("before")
+    table["n"] = table.get("n", 0) + 1
+    y = F.embedding(i, x) + 1
+    log.append("behind")
+    return y
+---
+f(X, torch.tensor([0]))
+f(X, torch.tensor([9]))
+f(X, torch.tensor([1]))
+f(X, torch.tensor([-4]))
+### finally, else and nested handlers
+log = []
+def g(x, i):
+    try:
+        return x.index_select(0, i)
+    except ValueError:
+        log.append("wrong")
+    finally:
+        log.append("finally")
+def f(x, i):
+    try:
+        y = g(x * 2, i)
+    except (IndexError, RuntimeError) as error:
+        log.append(type(error).__name__)
+        y = x
+    else:
+        log.append("else")
+    return y + 1
+---
+f(X, torch.tensor([0]))
+f(X, torch.tensor([3]))
+f(X, torch.tensor([1]))
+### a singular matrix
+def f(x):
+    try:
+        return torch.linalg.inv(x) + 1
+    except torch.linalg.LinAlgError as error:
+        return str(error)
+---
+f(torch.eye(3))
+f(torch.zeros(3, 3))
+f(torch.eye(3) * 2)
+### in no_grad and after a break
+log = []
+def f(x, i):
+    y = x * 2
+    print("break")
+    with torch.no_grad():
+        log.append(len(log))
+        y = y[i]
+    return y + 1, torch.is_grad_enabled()
+---
+f(X.clone().requires_grad_(), torch.tensor([0]))
+f(X.clone().requires_grad_(), torch.tensor([4]))
+log.append(torch.is_grad_enabled())
+f(X.clone().requires_grad_(), torch.tensor([1]))
+### in a callee that is captured on its own
+def g(x, i):
+    return x[i] * 3
+def f(x, i):
+    print("break")
+    out = []
+    for k in range(3):
+        try:
+            out.append(g(x + k, i + k))
+        except IndexError:
+            out.append(k)
+    return out
+---
+f(X, torch.tensor([0]))
+f(X, torch.tensor([1]))
+f(X, torch.tensor([-2]))
+### what was written to a tensor before the error stays written once
+def f(x, i):
+    x += 1
+    return x[i]
+---
+f(X, torch.tensor([0]))
+f(X, torch.tensor([5]))
+f(X, torch.tensor([1]))
+### random numbers before the error are drawn once
+def f(x, i):
+    y = x + torch.rand(3)
+    return y[i]
+---
+f(X, torch.tensor([0]))
+f(X, torch.tensor([5]))
+torch.rand(2)
+f(X, torch.tensor([1]))
+### statistics before the error are kept once
+m = nn.BatchNorm1d(3)
+def f(x, i):
+    return m(x)[i]
+---
+f(X, torch.tensor([0]))
+f(X, torch.tensor([5]))
+f(X, torch.tensor([1]))
+""")
+
+
+@pytest.mark.parametrize("fullgraph", [False, True], ids=["breaks", "whole"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_eager(name: str, fullgraph: bool) -> None:
+    text, steps = PROGRAMS[name]
+    if fullgraph and "print(" in text:
+        pytest.skip("it breaks")
+    made: list[_core.Compiled] = []
+
+    def compile(function: Any) -> _core.Compiled:
+        made.append(_core.Compiled(function, None, lambda *_: None, None, 64))
+        made[0].breaks = not fullgraph
+        return made[0]
+
+    harness.run(text, [*steps, *steps], compile=compile)
+    assert made[0].captures > 0
+
+
+def test_the_traceback_is_that_of_eager() -> None:
+    def g(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        y = x[i]
+        return y + 1
+
+    def f(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return g(x * 2, i)
+
+    compiled = magneto.compile(f, backend="eager")
+    x = torch.ones(3)
+    compiled(x, torch.tensor([1]))
+    lines = []
+    for function in (f, compiled):
+        with pytest.raises(IndexError) as caught:
+            function(x, torch.tensor([8]))
+        frames = traceback.extract_tb(caught.value.__traceback__)
+        lines.append([(frame.name, frame.lineno) for frame in frames][1:])
+    assert lines[0] == lines[1]
+
+
+def test_an_operator_that_somebody_added_does_not_run_twice() -> None:
+    calls = []
+
+    @torch.library.custom_op("magneto_raising::once", mutates_args=())
+    def once(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x + 1
+
+    @once.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    def f(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return once(x)[i]
+
+    compiled = magneto.compile(f, backend="eager", fullgraph=True)
+    x = torch.ones(3)
+    compiled(x, torch.tensor([1]))
+    calls.clear()
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([8]))
+    assert calls == [1]
+
+
+def test_an_interrupt_is_not_taken_for_an_error_of_the_program() -> None:
+    calls = []
+
+    @torch.library.custom_op("magneto_raising::stop", mutates_args=())
+    def stop(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return x + 1
+
+    @stop.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    compiled = magneto.compile(lambda x: stop(x) * 2, backend="eager", fullgraph=True)
+    compiled(torch.ones(3))
+    with pytest.raises(KeyboardInterrupt):
+        compiled(torch.ones(3))
+    assert calls == [1, 1]
