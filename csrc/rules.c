@@ -1472,7 +1472,7 @@ mg_rules_watched(PyObject *function)
 {
     Rule rule = rule_of(function);
     if (rule != RULE_NONE) {
-        return rule == RULE_INLINE ? MG_MARK_NONE : MG_MARK_DISABLED;
+        return rule == RULE_INLINE || rule == RULE_POLYFILL ? MG_MARK_NONE : MG_MARK_DISABLED;
     }
     PyObject *other;
     int mark = mg_control_mark(NULL, function, &other);

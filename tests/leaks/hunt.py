@@ -73,7 +73,7 @@ def clear_torch() -> None:
     if module is not None:
         for value in vars(
             module.ShapeEnv
-        ).values():  # the last few hundred answers, with the ShapeEnv that gave them
+        ).values():  # their last few hundred answers, with the ShapeEnv that gave them
             getattr(value, "cache_clear", int)()
     module = sys.modules.get("torch._dynamo.utils")
     if module is not None:
@@ -169,7 +169,9 @@ class Hunter:
 
     def growth(self, item: pytest.Item, runs: int) -> list[Figures]:
         """Run a test `runs` times; gives how much each figure grew in each run."""
-        # What is there by now (torch, say) need not be looked through after each run.
+        # What is there by now (torch, say) need not be looked through after each run, nor for each test.
+        if self.hunted % 100 == 0:
+            gc.unfreeze()
         gc.collect()
         gc.freeze()
         # The figures go into an array made beforehand, as objects that hold them would be counted themselves.
@@ -180,7 +182,6 @@ class Hunter:
                 self.run_once(item)
             for column, figure in enumerate(measure()):
                 table[width * index + column] = figure
-        gc.unfreeze()
         rows = [Figures(*table[start : start + width]) for start in range(0, len(table), width)]
         return [now.grown(then) for then, now in itertools.pairwise(rows)]
 
