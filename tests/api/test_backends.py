@@ -11,9 +11,7 @@ from torch import nn
 import magneto
 from magneto import exc
 
-pytestmark = pytest.mark.no_leak_hunt(
-    "AOTAutograd and inductor keep what they have made, under torch.compile too"
-)
+KEPT = pytest.mark.no_leak_hunt("inductor, and AOTAutograd for training, keep what they have made")
 
 
 def mlp():
@@ -35,11 +33,11 @@ def step(model, module, x):
     "options",
     [
         {"backend": "eager"},
-        {"backend": "aot_eager"},
-        {"backend": "aot_eager_decomp_partition"},
-        {"backend": "inductor"},
-        {"backend": "inductor", "mode": "reduce-overhead"},
-        {"backend": "inductor", "options": {"epilogue_fusion": True}},
+        pytest.param({"backend": "aot_eager"}, marks=KEPT),
+        pytest.param({"backend": "aot_eager_decomp_partition"}, marks=KEPT),
+        pytest.param({"backend": "inductor"}, marks=KEPT),
+        pytest.param({"backend": "inductor", "mode": "reduce-overhead"}, marks=KEPT),
+        pytest.param({"backend": "inductor", "options": {"epilogue_fusion": True}}, marks=KEPT),
         {"backend": "eager_noexcept"},
     ],
     ids=str,
@@ -55,7 +53,9 @@ def test_training_step_is_eagers(options):
     assert len(magneto.cache_entries(compiled)) == 1
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "backend", ["eager", pytest.param("aot_eager", marks=KEPT), pytest.param("inductor", marks=KEPT)]
+)
 def test_several_steps_of_an_optimizer(backend):
     def train(compiled):
         module = mlp()
@@ -72,7 +72,7 @@ def test_several_steps_of_an_optimizer(backend):
         torch.testing.assert_close(ours, eager)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=KEPT)])
 def test_mutation_of_an_argument(backend):
     def f(x, y):
         x.add_(1)
@@ -166,6 +166,7 @@ def test_custom_backend_with_options():
     assert seen == {"mode": "max-autotune"}
 
 
+@KEPT
 def test_custom_backend_on_aot_autograd():
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd

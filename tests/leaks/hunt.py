@@ -78,6 +78,7 @@ def clear_torch() -> None:
     module = sys.modules.get("torch._dynamo.utils")
     if module is not None:
         module.clear_compilation_metrics()
+        module.compilation_time_metrics.clear()
 
 
 def clear_caches() -> None:
