@@ -220,6 +220,7 @@ def f(x):
 }
 
 
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.filterwarnings("ignore")
 def test_explain_counts_as_torch_does(name, capsys):

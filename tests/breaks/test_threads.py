@@ -33,6 +33,7 @@ def short_turns() -> Iterator[None]:
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
+    sink.lines.clear()
 
 
 class Sink:
