@@ -115,6 +115,7 @@ def f(x):
     harness.check(text, "f(X)", "f(Y)")
 
 
+@pytest.mark.no_leak_hunt("torch.jit keeps what it has scripted")
 def test_scripted_functions_are_the_functions_they_were_made_of() -> None:
     text = """
 @torch.jit.script

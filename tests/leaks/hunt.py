@@ -79,6 +79,7 @@ def clear_torch() -> None:
     if module is not None:
         module.clear_compilation_metrics()
         module.compilation_time_metrics.clear()
+        sys.modules["torch._logging._internal"].structured_logging_overhead.clear()
 
 
 def clear_caches() -> None:
