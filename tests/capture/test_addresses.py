@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from breaks.test_programs import compiled
 
 from . import harness
