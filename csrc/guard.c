@@ -405,6 +405,59 @@ compare_ways(MgProgram *program, PyObject *const *arguments, const MgRegisters *
     return result;
 }
 
+/* 1 if a check looks at more than one register. */
+static int
+compares_registers(const MgCheck *check)
+{
+    return check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART;
+}
+
+/* Makes the check that failed last, and those on the way to what it looks at. 1 if they hold, or if it is a long way. */
+static int
+ask_suspect(MgProgram *program, PyObject *const *arguments, PyObject **registers, int *failed)
+{
+    enum { DEPTH = 32 };
+    int way[DEPTH], depth = 0;
+    const MgCheck *suspect = &program->checks[program->suspect - 1];
+    for (int i = suspect->source; i >= 0; i = program->steps[i].base) {
+        if (depth == DEPTH || compares_registers(suspect)) {
+            return 1;
+        }
+        way[depth++] = i;
+    }
+    while (depth-- > 0) {
+        const MgStep *step = &program->steps[way[depth]];
+        PyObject *base = step->base < 0 ? NULL : registers[step->base];
+        registers[way[depth]] = step->base >= 0 && base == NULL ? NULL : mg_source_load(&step->source, base, arguments);
+        for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
+            int good = compares_registers(&program->checks[j]) ? 1 : mg_guard_check(&program->checks[j], registers);
+            if (good <= 0) {
+                *failed = j;
+                return good;
+            }
+        }
+    }
+    return 1;
+}
+
+/* Runs the guards, in the quick way if there is one. */
+static int
+run_guards(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed)
+{
+    if (MG_LIKELY(program->fast != NULL && mg_guard_mode != 0)) {
+        int good = mg_fast_run(program, arguments, registers, failed);
+        if (MG_LIKELY(good != MG_FAST_UNKNOWN)) {
+            return good;
+        }
+    }
+    registers->fast = NULL;
+    int good = mg_guard_run_all(program, arguments, registers->values, failed);
+    if (good > 0 && mg_guard_mode != 0) {
+        mg_fast_arm(program, registers->values);
+    }
+    return good;
+}
+
 int
 mg_guard_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed)
 {
@@ -417,19 +470,18 @@ mg_guard_run(MgProgram *program, PyObject *const *arguments, MgRegisters *regist
             return 0;
         }
     }
-    if (MG_LIKELY(program->fast != NULL && mg_guard_mode != 0)) {
-        int good = mg_fast_run(program, arguments, registers, failed);
-        if (MG_LIKELY(good != MG_FAST_UNKNOWN)) {
-            if (MG_UNLIKELY(mg_guard_mode == 2) && good >= 0 && compare_ways(program, arguments, registers, good) < 0) {
-                return -1;
-            }
-            return good;
+    int good = 1;
+    if (MG_UNLIKELY(program->suspect != 0) && mg_guard_mode != 0) {
+        good = ask_suspect(program, arguments, registers->values, failed);
+    }
+    if (good == 1) {
+        good = run_guards(program, arguments, registers, failed);
+        if (good == 0 && *failed >= 0) {
+            program->suspect = *failed + 1;
         }
     }
-    registers->fast = NULL;
-    int good = mg_guard_run_all(program, arguments, registers->values, failed);
-    if (good > 0 && mg_guard_mode != 0) {
-        mg_fast_arm(program, registers->values);
+    if (MG_UNLIKELY(mg_guard_mode == 2) && good >= 0 && compare_ways(program, arguments, registers, good) < 0) {
+        return -1;
     }
     return good;
 }

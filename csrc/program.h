@@ -42,6 +42,7 @@ typedef struct {
     MgFast *retired;       /* owned: former ones, which are freed when nobody uses the registers any more */
     uint8_t *changes;      /* owned: how often the object at a step was another one; NULL before the first */
     uint32_t armed, quick; /* how often the quick way was made, and was taken */
+    int suspect;           /* one more than the check that failed last, which is made first; 0 for none */
     PyObject **spare;      /* owned: room for registers that nobody uses now, or NULL */
 } MgProgram;
 

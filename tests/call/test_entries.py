@@ -261,3 +261,28 @@ def test_calls_from_four_threads() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert wrong == []
+
+
+@pytest.mark.usefixtures("_mode")
+def test_the_guard_that_failed_last_is_made_first() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(*(nn.Linear(3, 3) for _ in range(5)))
+            self.tail = Options(0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layers(x) + self.tail.n
+
+    net = Net()
+    compiled = magneto.compile(net, backend="eager")
+    x = torch.ones(2, 3)
+    with torch.no_grad():
+        for n in (0, 1, 0, 0, 1, 1, 0, 2, 0, 1):
+            net.tail.n = n
+            torch.testing.assert_close(compiled(x), net(x), rtol=0, atol=0)
+    entries = magneto.cache_entries(compiled)
+    assert len(entries) == 3
+    for entry in entries:
+        suspect = entry.entry.guard_figures()["suspect"]
+        assert "tail.n ==" in entry.guards[suspect]

@@ -62,6 +62,7 @@ def while_not_none():
     x = None
     while x is None: x = None
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where this is started
 threading.Thread(target=interrupt).start()
 try:
     _core.interpret(globals()[sys.argv[1]])
