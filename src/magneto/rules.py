@@ -221,7 +221,7 @@ _CONSTANT_FUNCTIONS = _words(
 
 
 def _queries() -> dict[Any, str]:
-    """C functions that tell a setting of torch's: they are asked again before an entry is used."""
+    """C functions that tell a setting of torch's, or of Python's: they are asked again before an entry is used."""
     left_out = ("model", "_tls", "trace", "graph_exec", "exception", "stack_at", "_mode", "function")
     found: dict[Any, str] = {}
     for name, value in vars(torch._C).items():
@@ -230,6 +230,7 @@ def _queries() -> dict[Any, str]:
             found[value] = "query"
     found[torch._C._get_tracing_state] = "query"
     found[_abc.get_cache_token] = "query"
+    found[sys.getrecursionlimit] = "query"  # inspect.signature asks for it
     return found
 
 

@@ -990,6 +990,18 @@ def f(x):
 ---
 f(X)
 f(Y)
+### signature of a method
+import inspect
+class A:
+    def m(self, a, b=2): return a
+    def n(self, a): return a
+a = A()
+def f(x): return x * len(inspect.signature(a.m).parameters)
+---
+f(X)
+f(Y)
+A.m = A.n
+f(X)
 """)
 
 # Programs that are not captured: eager gives the same result, and this is why.
