@@ -217,7 +217,10 @@ def test_key_whose_comparison_runs_code() -> None:
         table = {Key(): 10, "k": 1}  # this compares the keys, too
         Key.equal = equal
         for i in range(20):
-            held[0] = torch.ones(2, 3)
-            calls = 0
-            assert compiled(X, held, table).tolist() == (X + expected).tolist(), i
-            assert calls == 1
+            counts = []
+            for function in (f, compiled):  # with some hashes a dict asks the same key twice
+                held[0] = torch.ones(2, 3)
+                calls = 0
+                assert function(X, held, table).tolist() == (X + expected).tolist(), i
+                counts.append(calls)
+            assert counts[0] == counts[1] > 0
