@@ -391,9 +391,9 @@ class ObjectWriter(Writer):
             if self.chance(0.5):
                 self.add(f"    {self.pick('{}[9]', '[][1]', 'risky(n)')}")
         elif kind == 4:
-            self.add(f"i{number} = 0")
-            self.add(f"while i{number} < {self.pick('2', '3', 'n')}:")
-            self.add(f"    i{number} += 1")
+            self.add(f"w{number} = 0")
+            self.add(f"while w{number} < {self.pick('2', '3', 'n')}:")
+            self.add(f"    w{number} += 1")
             self.block(size)
             if self.chance(0.5):
                 self.add(f"    if {self.truth()}:")
