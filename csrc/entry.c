@@ -696,7 +696,7 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     }
     if (status == MG_OK) {
         entry->settings = Py_XNewRef(capture->settings);
-        entry->writes = capture->wrote;
+        entry->first_write = capture->wrote ? capture->first_write : capture->node_count;
         status = mg_guard_compile(&entry->guards, capture);
     }
     if (status == MG_OK) {
@@ -1065,9 +1065,10 @@ drop_inputs(MgEntry *entry, PyObject **inputs)
     give_inputs(entry, inputs);
 }
 
-/* Runs the graph by executing its operations. MG_OK with `outputs` filled with new references. Takes the inputs. */
+/* Runs the graph by executing its operations. MG_OK with `outputs` filled with new references; MG_ERR, and *failed is the
+ * node that raised. Takes the inputs. */
 static int
-replay(MgEntry *entry, PyObject **inputs, PyObject **outputs)
+replay(MgEntry *entry, PyObject **inputs, PyObject **outputs, int *failed)
 {
     enum { SMALL = 32 };
     PyObject *small[SMALL];
@@ -1093,6 +1094,7 @@ replay(MgEntry *entry, PyObject **inputs, PyObject **outputs)
         }
         values[i] = execute(&entry->nodes[i], operation, values);
         if (values[i] == NULL) {
+            *failed = i;
             result = MG_ERR;
             break;
         }
@@ -1201,18 +1203,18 @@ mg_entry_clock(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* 1 if a graph has raised, and nothing of it is left that CPython would not do in the same way once more: the error is the
+/* 1 if a node has raised, and nothing of the graph is left that CPython would not do in the same way once more: the error is the
  * program's own, and it is raised again where the program can catch it, after all that comes before it. */
 static int
-is_without_trace(MgEntry *entry)
+is_without_trace(MgEntry *entry, int failed)
 {
-    if (entry->writes || !PyErr_ExceptionMatches(PyExc_Exception)) {
+    if (failed >= entry->node_count || failed > entry->first_write || !PyErr_ExceptionMatches(PyExc_Exception)) {
         return 0;
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     int good = 1;
-    for (int i = 0; good && i < entry->node_count; i++) {
+    for (int i = 0; good && i <= failed; i++) {
         good = mg_record_is_repeatable(&entry->nodes[i]);
     }
     PyErr_Restore(type, value, traceback);
@@ -1254,8 +1256,9 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
         status = call_compiled(entry, inputs, outputs);
     }
     else if (has_graph) {
-        status = replay(entry, inputs, outputs);
-        give_up = status < 0 && is_without_trace(entry);
+        int failed = entry->node_count;
+        status = replay(entry, inputs, outputs, &failed);
+        give_up = status < 0 && is_without_trace(entry, failed);
     }
     if (MG_UNLIKELY(start != 0)) {
         entry->profile.graph += mg_entry_clock() - start;

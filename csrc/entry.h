@@ -39,7 +39,7 @@ typedef struct {
     PyObject *check;         /* strong: one more guard, a callable that gets the inputs and gives a bool; or NULL */
     MgExitFrame *frames;     /* owned: where it stops, or NULL if it returns */
     int frame_count;
-    int writes;           /* its graph writes to tensors from outside */
+    int first_write;      /* no node before this one writes to tensors from outside */
     PyObject *symbols;    /* strong: the session that the symbols in the graph belong to; or NULL if it has none */
     PyObject *settings;   /* strong: how to undo what the graph does to torch's settings, should it fail; or NULL */
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */

@@ -472,9 +472,10 @@ int
 mg_record_is_repeatable(const MgNode *node)
 {
     static const char *const parts[] = {
-        "rand",       "dropout",     "bernoulli", "normal",    "multinomial", "poisson", "binomial", "gumbel",
-        "uniform",    "exponential", "cauchy",    "geometric", "rrelu",       "fract",   "init",     "attention",
-        "batch_norm", "instance_",   "rnn",       "lstm",      "gru",         "lowran",  "lobpcg",   "encoder_layer",
+        "rand",         "dropout",     "bernoulli", "normal",    "multinomial",   "poisson", "binomial",  "gumbel",
+        "uniform",      "exponential", "cauchy",    "geometric", "rrelu",         "fract",   "init",      "attention",
+        "batch_norm",   "instance_",   "rnn",       "lstm",      "gru",           "lowran",  "index_add", "index_put",
+        "index_reduce", "scatter",     "put_",      "lobpcg",    "encoder_layer",
     };
     static const char *const modules[] = {"torch", "_operator", "math", "builtins", NULL};
     static const char *const spaces[] = {"aten", "prim", "prims", NULL};

@@ -198,7 +198,10 @@ note_written(MgCapture *capture, PyObject *twins, PyObject *positions)
         }
         shared = shared || is_shared(mg_twin_of(PyList_GET_ITEM(twins, position)));
     }
-    capture->wrote = capture->wrote || shared;
+    if (shared && !capture->wrote) {
+        capture->wrote = 1;
+        capture->first_write = capture->node_count;
+    }
     return shared;
 }
 

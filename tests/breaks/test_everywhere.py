@@ -26,10 +26,6 @@ from capture import (
 import magneto
 from magneto import _core
 
-# A graph does not know that a tensor which a break left outside is one of several views. It raises when it runs, out of
-# the call, and not to the handler: see "What is missing" in ARCHITECTURE.md.
-LEFT_OUT = "one of several views changed in place"
-
 PROGRAMS = {
     f"{group}: {name}": (prelude + text, steps)
     for group, programs, prelude in (
@@ -42,7 +38,6 @@ PROGRAMS = {
         ("symbols", test_symbols.PROGRAMS, test_symbols.DATA),
     )
     for name, (text, steps) in programs.items()
-    if name != LEFT_OUT
 }
 
 # The first instructions, where frames are small, and a few further in, in callees, loops and handlers.
@@ -102,7 +97,12 @@ def test_break_before_every_kth_instruction(name: str, step: int) -> None:
     with_breaks(lambda: harness.run(text, steps, compile=core), step)
 
 
-@pytest.mark.parametrize(("name", "step"), picks(PROGRAMS, 4))
+# A graph does not know that a tensor which a break left outside is one of several views. Where a backend has compiled it,
+# it raises when it runs, out of the call, and not to the handler: see "What is not done yet" in ARCHITECTURE.md.
+COMPILED = [name for name in PROGRAMS if name != "effects: one of several views changed in place"]
+
+
+@pytest.mark.parametrize(("name", "step"), picks(COMPILED, 4))
 @pytest.mark.filterwarnings("ignore")
 def test_break_with_a_backend(name: str, step: int) -> None:
     text, steps = PROGRAMS[name]

@@ -102,6 +102,22 @@ def f(x, i):
 f(X, torch.tensor([0]))
 f(X, torch.tensor([1]))
 f(X, torch.tensor([-2]))
+### a write that autograd refuses is caught
+w = T(2, 3).requires_grad_()
+def g():
+    return (w * 1).unbind(0)[0]
+log = []
+def f(x, y):
+    log.append(1)
+    try:
+        y.mul_(2)
+    except RuntimeError:
+        log.append("refused")
+    return x + 1
+---
+f(X, g())
+f(X, T(3))
+f(X, g())
 ### what was written to a tensor before the error stays written once
 def f(x, i):
     x += 1
