@@ -97,8 +97,8 @@ def test_break_before_every_kth_instruction(name: str, step: int) -> None:
     with_breaks(lambda: harness.run(text, steps, compile=core), step)
 
 
-# A graph does not know that a tensor which a break left outside is one of several views. Where a backend has compiled it,
-# it raises when it runs, out of the call, and not to the handler: see "What is not done yet" in ARCHITECTURE.md.
+# A graph does not know that a tensor which a break left outside is one of several views. Where a backend has compiled
+# it, it raises when it runs, out of the call, and not to the handler: see "What is not done yet" in ARCHITECTURE.md.
 COMPILED = [name for name in PROGRAMS if name != "effects: one of several views changed in place"]
 
 
