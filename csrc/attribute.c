@@ -715,6 +715,41 @@ constant_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     return view;
 }
 
+/* Which part of a function an attribute is, as in MG_SOURCE_FUNCTION; -1 if it is none that can be assigned to. */
+static int
+function_part(PyObject *name)
+{
+    static const struct {
+        const char *name;
+        int part;
+    } parts[] = {
+        {"__code__", 0}, {"__defaults__", 1}, {"__kwdefaults__", 2}, {"__closure__", 3}, {"__annotations__", 5}};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(parts); i++) {
+        if (PyUnicode_CompareWithASCIIString(name, parts[i].name) == 0) {
+            return parts[i].part;
+        }
+    }
+    return -1;
+}
+
+/* A part of an outside function, guarded. New. */
+static PyObject *
+reach_part(MgCapture *capture, PyObject *function, MgSource *base, PyObject *name, int part)
+{
+    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_FUNCTION, base, NULL, part);
+    PyObject *value =
+        source == NULL ? NULL : PyObject_GetAttr(function, name); /* annotations are made when asked for */
+    if (value == NULL) {
+        return NULL;
+    }
+    if (value == Py_None) { /* the function has none */
+        return mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL) < 0 ? NULL : value;
+    }
+    PyObject *seen = mg_world_reach(capture, value, source);
+    Py_DECREF(value);
+    return seen;
+}
+
 PyObject *
 mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
 {
@@ -791,15 +826,15 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     }
     if (record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_FUNCTION) { /* functions, builtins, descriptors */
         if (PyFunction_Check(owner)) {
-            static const char *const harmless[] = {"__name__", "__qualname__", "__doc__", "__module__", "__code__"};
-            for (size_t i = 0; i < Py_ARRAY_LENGTH(harmless); i++) {
-                if (PyUnicode_CompareWithASCIIString(name, harmless[i]) == 0) {
-                    if (i < 4) {
-                        return reach_name(capture, owner, (int)i);
-                    }
-                    MgSource *code = mg_source_get(&capture->sources, MG_SOURCE_FUNCTION, record->source, NULL, 0);
-                    return code == NULL ? NULL : mg_world_reach(capture, PyFunction_GET_CODE(owner), code);
+            static const char *const names[] = {"__name__", "__qualname__", "__doc__", "__module__"};
+            for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+                if (PyUnicode_CompareWithASCIIString(name, names[i]) == 0) {
+                    return reach_name(capture, owner, (int)i);
                 }
+            }
+            int part = function_part(name);
+            if (part >= 0) {
+                return reach_part(capture, owner, record->source, name, part);
             }
             return instance_getattr(capture, owner, name);
         }

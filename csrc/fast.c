@@ -379,7 +379,8 @@ function_slot(PyObject *function, Py_ssize_t part)
            : part == 1 ? &self->func_defaults
            : part == 2 ? &self->func_kwdefaults
            : part == 3 ? &self->func_closure
-                       : &self->func_globals;
+           : part == 4 ? &self->func_globals
+                       : &self->func_annotations;
 }
 
 /* The words for a pinned step. */

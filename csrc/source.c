@@ -66,8 +66,10 @@ function_part(PyObject *function, Py_ssize_t index)
             return PyFunction_GET_KW_DEFAULTS(function);
         case 3:
             return PyFunction_GET_CLOSURE(function);
-        default:
+        case 4:
             return PyFunction_GET_GLOBALS(function);
+        default:
+            return PyFunction_GET_ANNOTATIONS(function);
     }
 }
 
@@ -218,8 +220,8 @@ PyObject *
 mg_source_text(const MgSource *source)
 {
     static const char *const name_parts[] = {"__name__", "__qualname__", "__doc__", "__module__"};
-    static const char *const function_parts[] = {"__code__", "__defaults__", "__kwdefaults__", "__closure__",
-                                                 "__globals__"};
+    static const char *const function_parts[] = {"__code__",    "__defaults__", "__kwdefaults__",
+                                                 "__closure__", "__globals__",  "__annotations__"};
     if (source->kind == MG_SOURCE_LOCAL) {
         return PyUnicode_FromFormat("L[%R]", source->key);
     }

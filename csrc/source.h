@@ -14,7 +14,8 @@ typedef enum {
     MG_SOURCE_CELL,      /* what the cell base holds */
     MG_SOURCE_TYPE,      /* the type of base */
     MG_SOURCE_LOOKUP,    /* `key` as found along the MRO of the type base */
-    MG_SOURCE_FUNCTION,  /* part of a function: index 0 code, 1 defaults, 2 kwdefaults, 3 closure, 4 globals */
+    MG_SOURCE_FUNCTION,  /* part of a function: index 0 code, 1 defaults, 2 kwdefaults, 3 closure, 4 globals, 5
+                          * annotations */
     MG_SOURCE_METHOD,    /* part of a bound method: index 0 function, 1 self */
     MG_SOURCE_SET_ITEM,  /* the index-th item in a set's order */
     MG_SOURCE_PROXY,     /* the dict behind the mappingproxy base */

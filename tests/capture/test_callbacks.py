@@ -498,6 +498,27 @@ def f(x, h): return x * inspect.signature(h).parameters["a"].default
 ---
 f(X, make(2))
 f(X, make(3))
+### parts of a function
+def h(a=1, *, b=2) -> int: return a
+def make(n):
+    def k(): return n
+    return k
+k = make(3)
+def f(x): return x * h.__defaults__[0] + h.__kwdefaults__["b"], dict(h.__annotations__), k.__closure__[0].cell_contents, make.__defaults__
+---
+f(X)
+h.__defaults__ = (5,)
+f(X)
+h.__kwdefaults__ = {"b": 7}
+f(X)
+h.__kwdefaults__["b"] = 8
+f(X)
+h.__annotations__["a"] = "int"
+f(X)
+k = make(4)
+f(X)
+make.__defaults__ = (1,)
+f(X)
 ### signature of a changed function
 import inspect
 def h(a=1, *, b=2): return a
