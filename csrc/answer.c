@@ -243,11 +243,18 @@ note_part(PyObject *object, void *argument)
     return 0;
 }
 
-/* 1 if the shadow that stands for an outside container holds something else by now. -1 with an exception. */
+/* 1 if captured code has written to an outside object: to its attributes, or to the shadow that stands for a container.
+ * -1 with an exception. */
 static int
 is_changed(MgCapture *capture, const MgRecord *record)
 {
     PyObject *view = record->view, *object = record->object;
+    if (record->held != NULL || record->slots != NULL) {
+        return 1;
+    }
+    if (view == NULL) {
+        return 0;
+    }
     if (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DEQUE) {
         int list = record->kind == MG_KIND_LIST;
         for (Py_ssize_t i = 0; Py_SIZE(view) == Py_SIZE(object) && i < Py_SIZE(view); i++) {
@@ -290,16 +297,13 @@ static int
 has_acted(MgCapture *capture)
 {
     for (int i = 0; i < capture->record_count; i++) {
-        MgRecord *record = capture->record_list[i];
-        int changed = record->held != NULL || record->slots != NULL ? 1
-                      : record->view == NULL                        ? 0
-                                                                    : is_changed(capture, record);
+        int changed = is_changed(capture, capture->record_list[i]);
         if (changed != 0) {
             return changed;
         }
     }
     for (int i = 0; i < capture->node_count; i++) {
-        if (capture->nodes[i].kind != MG_NODE_INPUT && !mg_record_is_repeatable(&capture->nodes[i])) {
+        if (!mg_record_is_repeatable(&capture->nodes[i])) {
             return 1;
         }
     }
@@ -522,9 +526,7 @@ has_interfered(MgCapture *trial)
 {
     for (int i = 0; i < trial->record_count; i++) {
         MgRecord *record = trial->record_list[i];
-        int changed = record->held != NULL || record->slots != NULL ? 1
-                      : record->view == NULL                        ? 0
-                                                                    : is_changed(trial, record);
+        int changed = is_changed(trial, record);
         for (MgCapture *capture = trial->outer; changed > 0 && capture != NULL; capture = capture->outer) {
             if (mg_world_find(capture, record->object) != NULL) {
                 return 1;

@@ -1203,8 +1203,8 @@ mg_entry_clock(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* 1 if a node has raised, and nothing of the graph is left that CPython would not do in the same way once more: the error is the
- * program's own, and it is raised again where the program can catch it, after all that comes before it. */
+/* 1 if a node has raised, and nothing is left of the graph that CPython would not do in the same way once more: the error
+ * is the program's own, and is raised again where the program can catch it, after all that comes before it. */
 static int
 is_without_trace(MgEntry *entry, int failed)
 {

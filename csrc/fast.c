@@ -97,7 +97,7 @@ struct MgFast {
     int kept_count;
 };
 
-enum { MANY_CHANGES = 3, AHEAD = 32 };
+enum { MANY_CHANGES = 3, AHEAD = 32, NEXT = 8 }; /* the last two: how far words and tensors are read ahead */
 
 static inline uint64_t
 dict_tag(PyObject *dict)
@@ -670,7 +670,7 @@ mg_fast_arm(MgProgram *program, PyObject *const *registers)
     fast->members = PyMem_Malloc(sizeof(int) * size);
     fast->live = PyMem_Malloc(sizeof(int) * checks);
     fast->ops = PyMem_Malloc(sizeof(Op) * size * 4);
-    fast->tensors = PyMem_Calloc(checks + AHEAD, sizeof(Tensor));
+    fast->tensors = PyMem_Calloc(checks + NEXT, sizeof(Tensor));
     fast->late = PyMem_Malloc(sizeof(int) * checks);
     fast->fill = PyMem_Malloc(sizeof(int) * size);
     fast->inputs = PyMem_Malloc(sizeof(PyObject *) * (size_t)(program->input_count + 1));
@@ -835,27 +835,34 @@ is_same(const Tensor *item, MgTensorLayout at)
         (mg_word_at(impl, at.rest + 8) ^ check->keys)) {
         return 0;
     }
-    if (check->requires_grad) { /* what has this flag is a leaf: torch refuses to give it a grad_fn */
-        return check->leafness == 1 && meta != NULL && meta[at.flag] != 0;
+    if (check->requires_grad) { /* the flag alone does not tell: what is no leaf can be given it, too */
+        return check->leafness == 1 && meta != NULL && meta[at.flag] != 0 && mg_word_at(meta, at.function) == 0;
     }
     return meta == NULL || (meta[at.flag] == 0 && mg_word_at(meta, at.function) == 0);
+}
+
+/* Has memory read ahead; the address need not be a good one. */
+static inline void
+fetch(const void *start, size_t offset)
+{
+    __builtin_prefetch((const void *)((uintptr_t)start + offset));
 }
 
 static inline int
 run_tensors(MgProgram *program, int *failed)
 {
     MgFast *fast = program->fast;
-    enum { NEXT = 8 };
     const MgTensorLayout at = mg_tensor_layout;
     const Tensor *item = fast->tensors, *end = item + fast->tensor_count;
     for (; item < end; item++) {
         const Tensor *next = item + NEXT; /* there is room behind the last */
-        __builtin_prefetch(next->tensor);
-        __builtin_prefetch(next->impl + at.autograd);
-        __builtin_prefetch(next->impl + at.sizes);
-        __builtin_prefetch(next->impl + at.strides);
-        __builtin_prefetch(next->impl + at.rest);
-        __builtin_prefetch(next->autograd + at.flag);
+        fetch(next->tensor, 0);
+        fetch(next->impl, at.autograd);
+        fetch(next->impl, at.sizes);
+        fetch(next->impl, at.strides);
+        fetch(next->impl, at.rest);
+        fetch(next->autograd, at.function);
+        fetch(next->autograd, at.flag);
         if (MG_UNLIKELY(Py_TYPE(item->tensor) != item->type)) {
             return MG_FAST_UNKNOWN;
         }

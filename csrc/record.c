@@ -490,8 +490,8 @@ mg_record_is_repeatable(const MgNode *node)
         good = strstr(text, parts[i]) == NULL;
     }
     Py_XDECREF(name);
-    if (good &&
-        !PyUnicode_Check(target)) { /* an operator that somebody added, or a function in C that somebody allowed */
+    if (good && !PyUnicode_Check(target)) {
+        /* somebody may have added an operator, or allowed a function in C */
         PyObject *module = PyObject_GetAttrString(target, "__module__");
         PyErr_Clear();
         PyObject *space = PyObject_GetAttrString(target, "namespace");
@@ -1079,8 +1079,8 @@ mg_record_compare(MgCapture *capture, int operation, PyObject *left, PyObject *r
 {
     static const char *const names[6] = {"lt", "le", "eq", "ne", "gt", "ge"};
     static const int reflected[6] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
-    if (!mg_is_twin(left) &&
-        mg_is_twin(right)) { /* a number does not know tensors: the tensor is asked, as TorchDynamo records it */
+    if (!mg_is_twin(left) && mg_is_twin(right)) {
+        /* a number does not know tensors: the tensor is asked, as TorchDynamo records it */
         PyObject *number = left;
         left = right;
         right = number;

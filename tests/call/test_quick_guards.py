@@ -37,6 +37,14 @@ CASES: dict[str, tuple[str, str]] = {
         "args = (torch.ones(1, 2, 1, 2, 1, 2, 1),)\ndef f(x): return x.shape, x + 1",
         "args = (torch.ones(1, 2, 1, 2, 1, 2, 2),)",
     ),
+    "a tensor outside is no leaf any more": (
+        "w = torch.ones(3)\ndef f(x): return x + w, w.is_leaf",
+        "w.mul_(torch.ones(3, requires_grad=True))",
+    ),
+    "a tensor outside is no leaf any more, and has the flag of one": (
+        "w = torch.ones(3, requires_grad=True)\ndef f(x): return x + w, w.is_leaf",
+        "w.requires_grad_(False).mul_(torch.ones(3, requires_grad=True)).requires_grad_()",
+    ),
     "grad mode": ("w = torch.ones(3, requires_grad=True)\ndef f(x): return x * w", "torch.set_grad_enabled(False)"),
     "default dtype": ("def f(x): return torch.ones(2)", "torch.set_default_dtype(torch.float64)"),
     "deterministic": (
