@@ -17,7 +17,8 @@ typedef enum {
 typedef struct {
     MgEffectKind kind;
     int target;    /* register */
-    PyObject *key; /* strong, or NULL */
+    PyObject *key; /* strong; NULL if there is none, or if each call has its own: a tensor, a new object */
+    int own_key;   /* then, a node of the plan, or -1 */
     Py_ssize_t index;
     int value; /* node of the plan, or -1 */
 } MgEffect;

@@ -44,11 +44,20 @@ static int
 add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_ssize_t index, PyObject *value)
 {
     MgEntry *entry = maker->entry;
-    int node = -1;
+    int node = -1, own_key = -1;
     if (value != NULL) {
         node = mg_plan_add(&maker->planner, value);
         if (node < 0) {
             return MG_ERR;
+        }
+    }
+    if (kind == MG_EFFECT_DICT_SET && !PyUnicode_CheckExact(key)) {
+        own_key = mg_plan_add(&maker->planner, key);
+        if (own_key < 0) {
+            return MG_ERR;
+        }
+        if (entry->plan.nodes[own_key].kind == MG_PLAN_CONST) {
+            own_key = -1;
         }
     }
     if (entry->effect_count == maker->effect_room) {
@@ -61,7 +70,8 @@ add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_
         entry->effects = effects;
         maker->effect_room = room;
     }
-    entry->effects[entry->effect_count++] = (MgEffect){kind, target->id, Py_XNewRef(key), index, node};
+    PyObject *fixed = own_key < 0 ? Py_XNewRef(key) : NULL;
+    entry->effects[entry->effect_count++] = (MgEffect){kind, target->id, fixed, own_key, index, node};
     return MG_OK;
 }
 
@@ -246,17 +256,17 @@ replace_content(PyObject *target, PyObject *content)
 }
 
 static int
-apply_effect(const MgEffect *effect, PyObject *target, PyObject *value)
+apply_effect(const MgEffect *effect, PyObject *target, PyObject *key, PyObject *value)
 {
     switch (effect->kind) {
         case MG_EFFECT_DICT_SET:
             if (value == NULL) { /* it may have been made and deleted by captured code */
-                int present = PyDict_Contains(target, effect->key);
-                return present > 0 ? mg_shadow_set(target, effect->key, NULL) : present;
+                int present = PyDict_Contains(target, key);
+                return present > 0 ? mg_shadow_set(target, key, NULL) : present;
             }
-            return mg_shadow_set(target, effect->key, value);
+            return mg_shadow_set(target, key, value);
         case MG_EFFECT_SLOT_SET: {
-            PyObject **slot = (PyObject **)((char *)target + ((PyMemberDescrObject *)effect->key)->d_member->offset);
+            PyObject **slot = (PyObject **)((char *)target + ((PyMemberDescrObject *)key)->d_member->offset);
             Py_XSETREF(*slot, Py_XNewRef(value));
             return 0;
         }
@@ -1284,15 +1294,18 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     }
     /* all values first: an effect may change what a later value is read from */
     for (int i = 0; result != NULL && i < entry->effect_count; i++) {
-        if (entry->effects[i].value >= 0 &&
-            mg_plan_build(&entry->plan, entry->effects[i].value, registers, outputs, memo) == NULL) {
-            Py_CLEAR(result);
+        int nodes[2] = {entry->effects[i].own_key, entry->effects[i].value};
+        for (int j = 0; result != NULL && j < 2; j++) {
+            if (nodes[j] >= 0 && mg_plan_build(&entry->plan, nodes[j], registers, outputs, memo) == NULL) {
+                Py_CLEAR(result);
+            }
         }
     }
     for (int i = 0; result != NULL && i < entry->effect_count; i++) {
         const MgEffect *effect = &entry->effects[i];
+        PyObject *key = effect->own_key < 0 ? effect->key : memo[effect->own_key];
         PyObject *value = effect->value < 0 ? NULL : memo[effect->value];
-        if (apply_effect(effect, registers[effect->target], value) < 0) {
+        if (apply_effect(effect, registers[effect->target], key, value) < 0) {
             Py_CLEAR(result);
         }
     }

@@ -819,6 +819,47 @@ f(X, 2)
 f(Y, 1)
 f(Y, 2)
 memo
+### keys that are tensors
+from collections import defaultdict
+d, e = {}, defaultdict(dict)
+def f(x):
+    y = x + 1
+    d[x] = 1
+    d[y] = y
+    e[x]["m"] = y
+    return y
+---
+f(X)
+[k is X for k in d], [k is X for k in e], list(d)[1] is d[list(d)[1]]
+d.clear(), e.clear()
+f(Y)
+[k is Y for k in d], [k is Y for k in e], list(d)[1] is d[list(d)[1]]
+### keys that are new objects
+class A: pass
+d, seen = {}, []
+def f(x):
+    a = A()
+    d[a] = a
+    d[a, 1] = x + 1
+    return x * 2
+---
+f(X)
+seen.extend(d); d.clear()
+f(X)
+[k in seen for k in d], len(d), list(d)[0] is d[list(d)[0]], list(d)[1][0] is list(d)[0]
+### keys that are arguments
+class A: pass
+a, b, d = A(), A(), {}
+def f(x, o):
+    d[o] = x + 1
+    d[1, o] = 2
+    return x * 2
+---
+f(X, a)
+a in d, (1, a) in d, len(d)
+d.clear()
+f(X, b)
+b in d, (1, b) in d, len(d)
 ### vars and dict updates
 class A: pass
 a = A()
