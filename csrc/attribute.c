@@ -722,8 +722,8 @@ function_part(PyObject *name)
     static const struct {
         const char *name;
         int part;
-    } parts[] = {
-        {"__code__", 0}, {"__defaults__", 1}, {"__kwdefaults__", 2}, {"__closure__", 3}, {"__annotations__", 5}};
+    } parts[] = {{"__code__", 0},    {"__defaults__", 1}, {"__kwdefaults__", 2},
+                 {"__closure__", 3}, {"__globals__", 4},  {"__annotations__", 5}};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(parts); i++) {
         if (PyUnicode_CompareWithASCIIString(name, parts[i].name) == 0) {
             return parts[i].part;

@@ -519,6 +519,21 @@ k = make(4)
 f(X)
 make.__defaults__ = (1,)
 f(X)
+### globals of a function
+n = 2
+def h(): return n
+space = {"n": 3}
+exec("def k(): return n", space)
+k = space["k"]
+def f(x): return x * h.__globals__["n"] + k.__globals__["n"], len(k.__globals__)
+---
+f(X)
+n = 5
+f(X)
+space["n"] = 9
+f(X)
+space["m"] = 1
+f(X)
 ### signature of a changed function
 import inspect
 def h(a=1, *, b=2): return a
