@@ -123,7 +123,7 @@ mg_capture_free(MgCapture *capture)
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     MgCapture *outer = mg_capture_current;
-    int collecting = PyGC_Disable(); /* those of strangers must run, but not here */
+    mg_collections_hold(); /* those of strangers must run, but not here */
     mg_hook_acquire();
     mg_capture_current = capture;
     capture->ending = 1;
@@ -173,9 +173,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->symbols);
     mg_capture_current = outer;
     mg_hook_release();
-    if (collecting) {
-        PyGC_Enable();
-    }
+    mg_collections_release();
     PyErr_Restore(type, value, traceback);
     PyMem_Free(capture);
 }

@@ -349,6 +349,24 @@ mg_type_is_python(PyTypeObject *type)
     return 1;
 }
 
+static int collection_holds, was_collecting;
+
+void
+mg_collections_hold(void)
+{
+    if (collection_holds++ == 0) {
+        was_collecting = PyGC_Disable();
+    }
+}
+
+void
+mg_collections_release(void)
+{
+    if (--collection_holds == 0 && was_collecting) {
+        PyGC_Enable();
+    }
+}
+
 PyObject *
 mg_instance_dict(PyObject *object)
 {
@@ -363,14 +381,12 @@ mg_instance_dict(PyObject *object)
         }
     }
     if (MG_UNLIKELY(*slot == NULL)) { /* the values may lie in the object itself; a dict is made of them */
-        int collects = PyGC_Disable();
+        mg_collections_hold();
         slot = _PyObject_GetDictPtr(object);
         if (slot != NULL && *slot == NULL) {
             *slot = PyDict_New();
         }
-        if (collects) {
-            PyGC_Enable();
-        }
+        mg_collections_release();
         if (slot == NULL || *slot == NULL) {
             PyErr_Clear();
             return NULL;

@@ -673,6 +673,7 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     }
     memset((char *)entry + sizeof(PyObject), 0, sizeof(MgEntry) - sizeof(PyObject));
     MgCapture *outer = mg_capture_current;
+    mg_collections_hold();
     mg_capture_current = capture; /* planning may still reach outside objects */
     Maker maker = {.planner = {.capture = capture, .plan = &entry->plan}, .entry = entry};
     MgReason reason = capture->reason;
@@ -722,6 +723,7 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     }
     mg_table_free(&entry->plan.known);
     mg_capture_current = outer;
+    mg_collections_release();
     if (status < 0) {
         Py_DECREF(entry);
         return NULL;

@@ -263,13 +263,11 @@ static int
 same_answer(PyObject *question, PyObject *expected)
 {
     PyObject *const *items = ((PyTupleObject *)question)->ob_item;
-    int collects = PyGC_Disable(); /* a collection runs any code */
+    mg_collections_hold();
     PyObject *answer = PyObject_Vectorcall(items[0], items + 1, (size_t)PyTuple_GET_SIZE(question) - 1, NULL);
     int same = answer == NULL ? -1 : same_value(answer, expected);
     Py_XDECREF(answer);
-    if (collects) {
-        PyGC_Enable();
-    }
+    mg_collections_release();
     return same;
 }
 

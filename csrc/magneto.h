@@ -33,4 +33,8 @@ mg_static_string(PyObject **slot, const char *text)
         mg_static_string(&mg_slot_, text);        \
     }))
 
+/* A collection runs any code, such as finalizers of strangers. None runs between these two, which nest, in all threads. */
+void mg_collections_hold(void);
+void mg_collections_release(void);
+
 #endif

@@ -210,7 +210,7 @@ mg_torch_requires_grad(PyObject *tensor)
 int
 mg_torch_views_leaf(PyObject *tensor)
 {
-    int collects = PyGC_Disable(); /* guards ask: a collection runs any code */
+    mg_collections_hold(); /* guards ask */
     PyObject *base = PyObject_GetAttr(tensor, MG_STRING("_base"));
     PyObject *leaf = base == NULL || base == Py_None ? NULL : PyObject_GetAttr(base, MG_STRING("is_leaf"));
     Py_XDECREF(base);
@@ -218,24 +218,20 @@ mg_torch_views_leaf(PyObject *tensor)
     if (PyErr_Occurred()) {
         PyErr_Clear();
     }
-    if (collects) {
-        PyGC_Enable();
-    }
+    mg_collections_release();
     return leaf == Py_True;
 }
 
 PyObject *
 mg_torch_grad(PyObject *tensor)
 {
-    int collects = PyGC_Disable();
+    mg_collections_hold();
     PyObject *grad = mg_torch_is_tensor(tensor) ? PyObject_GetAttr(tensor, MG_STRING("grad")) : NULL;
     if (grad == NULL) {
         PyErr_Clear();
     }
     Py_XDECREF(grad);
-    if (collects) {
-        PyGC_Enable();
-    }
+    mg_collections_release();
     return grad;
 }
 

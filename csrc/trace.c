@@ -33,7 +33,7 @@ run_subject(MgCapture *capture, const Subject *subject)
 {
     MgCapture *outer = mg_capture_current;
     PyThreadState *tstate = PyThreadState_Get();
-    int collecting = PyGC_Disable(); /* finalizers of strangers must not run in captured frames */
+    mg_collections_hold();
     capture->entry_state = mg_rules_read_state();
     PyObject *handled = Py_XNewRef(tstate->exc_info->exc_value);
     PyObject *topmost = PyErr_GetHandledException(); /* may be a caller's, if this is a generator */
@@ -58,9 +58,7 @@ run_subject(MgCapture *capture, const Subject *subject)
     /* a capture that was aborted in an exception handler has not left it */
     Py_XSETREF(tstate->exc_info->exc_value, handled);
     Py_XDECREF(topmost);
-    if (collecting) {
-        PyGC_Enable();
-    }
+    mg_collections_release();
     return result;
 }
 

@@ -221,3 +221,53 @@ def test_arguments_are_not_kept() -> None:
         references = [weakref.ref(x), weakref.ref(result[0])]
         del x, result
         assert [reference() for reference in references] == [None, None]
+
+
+def test_collections_find_no_capture_under_way() -> None:
+    """Code that a collection runs is not captured: finalizers run all the time here."""
+    runs: list[int] = []
+
+    class Phoenix:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            runs.append(1)
+            if len(runs) < 5_000:
+                Phoenix()
+
+    seen: list[Any] = []
+    sets: list[set[int]] = [set() for _ in range(4)]  # what is made for them is counted by the collector
+
+    def inner(x: Any, table: dict[str, Any]) -> Any:
+        table["n"] = [x + 1, (x, 2)]
+        seen.append({"y": table["n"]})
+        magneto.graph_break()
+        table["m"] = {"x": [x * 2]}
+        for numbers in sets:
+            numbers.add(len(numbers))
+        return [table["n"][0] * 3]
+
+    def f(x: Any) -> Any:
+        table: dict[str, Any] = {}
+        items = [inner(x, table), (x - 1,)]
+        return items, table
+
+    x = torch.arange(3.0)
+    plain = magneto.compile(f, backend="eager")
+    expected, count = str(plain(x)), len(magneto.cache_entries(plain))
+    threshold = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(1, 1, 1)
+    try:
+        Phoenix()
+        for _ in range(20):
+            compiled = magneto.compile(f, backend="eager")
+            assert str(compiled(x)) == expected
+            assert len(magneto.cache_entries(compiled)) == count
+            guards = [guard for entry in magneto.cache_entries(compiled) for guard in entry.guards]
+            assert not [guard for guard in guards if "runs" in guard or "Phoenix" in guard]
+    finally:
+        gc.set_threshold(*threshold)
+    assert len(runs) > 100
+    assert len(seen) == len(sets[3]) == 21
