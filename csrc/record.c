@@ -809,6 +809,36 @@ error:
     return MG_ERR;
 }
 
+/* Whether this is a class of tensors: torch.Tensor, torch.FloatTensor, ... */
+static int
+makes_tensors(PyObject *target)
+{
+    return PyType_Check(target) && (PyType_IsSubtype((PyTypeObject *)target, mg_torch.base) ||
+                                    strcmp(Py_TYPE(target)->tp_name, "torch.tensortype") == 0);
+}
+
+/* Graphs hold a torch.Size as a tuple, and torch's oldest constructors take a tuple for data: `x.new(size)` is recorded
+ * as `x.new_empty(size)`, as TorchDynamo does, and `torch.Tensor(size)` with the name of what is given. The arguments
+ * stay where they are. New: the names of the last arguments, None if there is none; NULL with an exception. */
+static PyObject *
+name_size(MgNodeKind kind, PyObject **target, PyObject *const *args, Py_ssize_t *count, PyObject *kwnames)
+{
+    Py_ssize_t given = *count;
+    if (given > 0 && Py_IS_TYPE(args[given - 1], mg_torch.size)) {
+        if (kind == MG_NODE_METHOD && given == 2 && PyUnicode_CompareWithASCIIString(*target, "new") == 0) {
+            *target = MG_STRING("new_empty");
+        }
+        else if (kind == MG_NODE_FUNCTION && given == 1 && makes_tensors(*target)) {
+            PyObject *name = Py_BuildValue("(s)", "size");
+            PyObject *names = name == NULL || kwnames == NULL ? Py_XNewRef(name) : PySequence_Concat(name, kwnames);
+            Py_XDECREF(name);
+            *count = 0;
+            return names;
+        }
+    }
+    return Py_NewRef(kwnames == NULL ? Py_None : kwnames);
+}
+
 PyObject *
 mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
                PyObject *kwnames)
@@ -816,8 +846,10 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     PyObject *result = NULL, *mapped_args = NULL, *mapped_kwargs = NULL;
     Mapping mapping = {.capture = capture, .key = PyList_New(0), .twins = PyList_New(0)};
     PyObject *state = mg_rules_state_key();
-    if (mapping.key == NULL || mapping.twins == NULL || state == NULL || key_add(&mapping, target) < 0 ||
-        key_add(&mapping, state) < 0 ||
+    PyObject *names = name_size(kind, &target, args, &count, kwnames);
+    kwnames = names == Py_None ? NULL : names;
+    if (names == NULL || mapping.key == NULL || mapping.twins == NULL || state == NULL ||
+        key_add(&mapping, target) < 0 || key_add(&mapping, state) < 0 ||
         map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0 ||
         mg_shape_add_settings(target, mapping.key) < 0) {
         goto done;
@@ -860,6 +892,7 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     }
     Py_DECREF(outcome);
 done:
+    Py_XDECREF(names);
     Py_XDECREF(state);
     Py_XDECREF(mapping.key);
     Py_XDECREF(mapping.twins);

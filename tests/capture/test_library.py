@@ -7,6 +7,26 @@ import pytest
 from . import harness, programs
 
 PROGRAMS = programs.parse("""
+### constructors that take a torch.Size for a size, and a tuple for data
+def f(x):
+    s = x.size()
+    made = x.new(s), x.new(torch.Size([2]) + s), x.new(torch.Size([])), x.long().new(s), x.new(s, device="cpu")
+    made += torch.Tensor.new(x, s), torch.Tensor(s), torch.FloatTensor(s), torch.LongTensor(s), torch.Tensor(s[:0])
+    return x + 1, [t.zero_() for t in made], x.new((2, 3)), torch.Tensor((2, 3)), torch.Tensor([s]), x.new([2, 3])
+---
+f(X)
+f(Y)
+f(X[0])
+### samples of distributions
+from torch.distributions import Exponential, Geometric, Laplace
+def f(x):
+    rate = x.abs() + 1
+    p = Exponential(rate, validate_args=False).sample(), Laplace(x, rate, validate_args=False).rsample()
+    return p, Geometric(logits=x, validate_args=False).sample((2,))
+---
+f(X)
+f(Y)
+f(X)
 ### copy list
 def f(x):
     a = [x, 1, [2, x]]
