@@ -14,6 +14,7 @@
 #include "shadow.h"
 #include "structure.h"
 #include "world.h"
+#include "worldbase.h"
 
 #include <structmember.h>
 #include <time.h>
@@ -152,10 +153,33 @@ dict_effects(Maker *maker, MgRecord *record)
     return MG_OK;
 }
 
+/* 1 if two sets hold the same objects: equal ones (1 and True) can be told apart. Or MG_ERR. */
+static int
+same_items(PyObject *before, PyObject *now)
+{
+    if (PySet_GET_SIZE(before) != PySet_GET_SIZE(now)) {
+        return 0;
+    }
+    MgTable items = {0};
+    Py_ssize_t position = 0;
+    PyObject *item;
+    Py_hash_t hash;
+    int same = 1;
+    while (same > 0 && _PySet_NextEntry(before, &position, &item, &hash)) {
+        same = mg_table_set(&items, item, NULL, item) < 0 ? MG_ERR : 1;
+    }
+    position = 0;
+    while (same > 0 && _PySet_NextEntry(now, &position, &item, &hash)) {
+        same = mg_table_get(&items, item, NULL) != NULL;
+    }
+    mg_table_free(&items);
+    return same;
+}
+
 static int
 set_effects(Maker *maker, MgRecord *record)
 {
-    int same = PyObject_RichCompareBool(record->object, record->view, Py_EQ);
+    int same = same_items(record->object, record->view);
     if (same != 0) {
         return same < 0 ? MG_ERR : MG_OK;
     }
@@ -614,6 +638,15 @@ guard_addresses(MgCapture *capture)
     return MG_OK;
 }
 
+/* 1 for functions and instances of Python classes: constants that an object from elsewhere may turn out to be. */
+static int
+has_own_identity(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    return PyFunction_Check(object) ||
+           (mg_is_heap_type(type) && !PyType_Check(object) && !mg_rules_is_constant_type(type));
+}
+
 /* Objects that were changed must be no other objects of their type that were read; objects that C code may have compared
  * must stay different objects. */
 static int
@@ -628,24 +661,26 @@ guard_apart(MgCapture *capture, const MgEntry *entry)
     }
     for (int i = 0; result == MG_OK && i < count; i++) {
         MgRecord *record = capture->record_list[i];
-        if (record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_OPAQUE || record->kind == MG_KIND_TENSOR ||
-            record->kind == MG_KIND_TUPLE || record->provisional) {
+        int constant = record->kind == MG_KIND_CONSTANT && has_own_identity(record->object);
+        if ((record->kind == MG_KIND_CONSTANT && !(constant && record->exposed)) || record->kind == MG_KIND_OPAQUE ||
+            record->kind == MG_KIND_TENSOR || record->kind == MG_KIND_TUPLE || record->provisional) {
             marks[i] = 4;
             continue;
         }
-        marks[i] = (uint8_t)((record->exposed && record->kind == MG_KIND_INSTANCE ? 1 : 0) |
-                             (is_changed(entry, record) ? 2 : 0));
+        int compared = record->kind == MG_KIND_INSTANCE || record->kind == MG_KIND_FUNCTION || constant;
+        marks[i] = (uint8_t)((record->exposed && compared ? 1 : 0) | (is_changed(entry, record) ? 2 : 0));
     }
     for (int i = 0; result == MG_OK && i < count; i++) {
         if (marks[i] != 1 && marks[i] != 2 && marks[i] != 3) {
             continue;
         }
         PyTypeObject *type = Py_TYPE(capture->record_list[i]->object);
-        int first = 0, total = 0, changed = 0;
+        int first = 0, total = 0, changed = 0, varies = 0;
         for (int j = i; j < count; j++) { /* those that are compared or changed */
             if ((marks[j] & 3) && !(marks[j] & 4) && Py_TYPE(capture->record_list[j]->object) == type) {
                 sources[total++] = capture->record_list[j]->source;
                 changed = changed || (marks[j] & 2);
+                varies = varies || capture->record_list[j]->kind != MG_KIND_CONSTANT;
                 marks[j] |= 4;
             }
         }
@@ -655,7 +690,7 @@ guard_apart(MgCapture *capture, const MgEntry *entry)
                 sources[total++] = capture->record_list[j]->source;
             }
         }
-        if (total > 1) {
+        if (total > 1 && varies) {
             result = mg_capture_guard_apart(capture, sources, first, total);
         }
     }
@@ -1296,7 +1331,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     }
     /* all values first: an effect may change what a later value is read from */
     for (int i = 0; result != NULL && i < entry->effect_count; i++) {
-        int nodes[2] = {entry->effects[i].own_key, entry->effects[i].value};
+        int nodes[2] = {entry->effects[i].value, entry->effects[i].own_key}; /* as they were planned */
         for (int j = 0; result != NULL && j < 2; j++) {
             if (nodes[j] >= 0 && mg_plan_build(&entry->plan, nodes[j], registers, outputs, memo) == NULL) {
                 Py_CLEAR(result);

@@ -111,6 +111,20 @@ add_sequence(MgPlanner *planner, PyObject *value)
     return node;
 }
 
+/* 1 if a key is, or has in it, an object whose own hash would be asked for before all its attributes are there. */
+static int
+is_half_made(const MgPlan *plan, int index)
+{
+    const MgPlanNode *node = &plan->nodes[index];
+    for (int i = 0; node->kind == MG_PLAN_TUPLE && i < node->part_count; i++) {
+        if (is_half_made(plan, node->parts[i])) {
+            return 1;
+        }
+    }
+    return node->kind == MG_PLAN_INSTANCE && !node->complete &&
+           ((PyTypeObject *)node->object)->tp_hash != PyBaseObject_Type.tp_hash;
+}
+
 static int
 add_set(MgPlanner *planner, PyObject *value)
 {
@@ -123,6 +137,12 @@ add_set(MgPlanner *planner, PyObject *value)
         if (set_part(planner, node, i, item) < 0) {
             return -1;
         }
+        if (is_half_made(planner->plan, planner->plan->nodes[node].parts[i])) {
+            return refuse(planner, value);
+        }
+    }
+    if (node >= 0) {
+        planner->plan->nodes[node].complete = 1;
     }
     return node;
 }
@@ -135,7 +155,13 @@ add_dict(MgPlanner *planner, PyObject *value, PyObject *dict, PyObject *type)
     MgDictWalk walk = {0};
     PyObject *key, *item;
     for (int i = 0; node >= 0 && mg_dict_next(dict, &walk, &key, &item); i += 2) {
-        if (set_part(planner, node, i, key) < 0 || set_part(planner, node, i + 1, item) < 0) {
+        if (set_part(planner, node, i, key) < 0) {
+            return -1;
+        }
+        if (is_half_made(planner->plan, planner->plan->nodes[node].parts[i])) {
+            return refuse(planner, value);
+        }
+        if (set_part(planner, node, i + 1, item) < 0) {
             return -1;
         }
     }
@@ -297,6 +323,7 @@ add_instance(MgPlanner *planner, PyObject *value)
         }
     }
     Py_DECREF(slots);
+    planner->plan->nodes[node].complete = 1;
     return status < 0 ? -1 : node;
 }
 
@@ -308,23 +335,40 @@ add_call(MgPlanner *planner, PyObject *value, PyObject *callable, PyObject *part
     return node < 0 || set_part(planner, node, 0, part) < 0 ? -1 : node;
 }
 
+enum { FUNCTION_PARTS = 7 };
+
+/* What a function has of its own, besides its cells. */
+static void
+function_parts(PyFunctionObject *function, PyObject **parts[FUNCTION_PARTS])
+{
+    parts[0] = &function->func_defaults;
+    parts[1] = &function->func_kwdefaults;
+    parts[2] = &function->func_dict;
+    parts[3] = &function->func_annotations;
+    parts[4] = &function->func_name;
+    parts[5] = &function->func_doc;
+    parts[6] = &function->func_module;
+}
+
 static int
 add_function(MgPlanner *planner, PyObject *value)
 {
     PyFunctionObject *function = (PyFunctionObject *)value;
     int cells = function->func_closure == NULL ? 0 : (int)PyTuple_GET_SIZE(function->func_closure);
-    int node = add_compound(planner, value, MG_PLAN_FUNCTION, value, cells + 3);
+    int node = add_compound(planner, value, MG_PLAN_FUNCTION, value, cells + FUNCTION_PARTS);
     if (node < 0) {
         return -1;
     }
-    PyObject *parts[3] = {function->func_defaults, function->func_kwdefaults, function->func_dict};
-    for (int i = 0; i < 3; i++) {
-        if (set_part(planner, node, i, parts[i] == NULL ? Py_None : parts[i]) < 0) {
+    PyObject **parts[FUNCTION_PARTS];
+    function_parts(function, parts);
+    for (int i = 0; i < FUNCTION_PARTS; i++) {
+        planner->plan->nodes[node].parts[i] = -1;
+        if (*parts[i] != NULL && set_part(planner, node, i, *parts[i]) < 0) {
             return -1;
         }
     }
     for (int i = 0; i < cells; i++) {
-        if (set_part(planner, node, 3 + i, PyTuple_GET_ITEM(function->func_closure, i)) < 0) {
+        if (set_part(planner, node, FUNCTION_PARTS + i, PyTuple_GET_ITEM(function->func_closure, i)) < 0) {
             return -1;
         }
     }
@@ -366,6 +410,8 @@ add_dict_iterator(MgPlanner *planner, PyObject *value, PyObject *dict, Py_ssize_
     return node;
 }
 
+static int is_getter(PyTypeObject *type);
+
 /* A builtin iterator in the middle: what its __reduce__ says. */
 static int
 add_iterator(MgPlanner *planner, PyObject *value)
@@ -384,6 +430,10 @@ add_iterator(MgPlanner *planner, PyObject *value)
         return -1;
     }
     int node = -1;
+    if (is_getter(type) && PyTuple_GET_ITEM(reduced, 0) != (PyObject *)type) { /* a methodcaller with keywords */
+        Py_DECREF(reduced);
+        return refuse(planner, value);
+    }
     if (PyTuple_Check(reduced) && PyTuple_GET_SIZE(reduced) >= 2 &&
         PyList_Append(planner->capture->keep, reduced) == 0) {
         node = add_compound(planner, value, MG_PLAN_ITERATOR, PyTuple_GET_ITEM(reduced, 0), 2);
@@ -413,6 +463,13 @@ is_iterator(PyObject *value)
            type == &PyDictIterItem_Type || type == &PySetIter_Type || type == &PyUnicodeIter_Type;
 }
 
+static int
+is_getter(PyTypeObject *type)
+{
+    return strcmp(type->tp_name, "operator.attrgetter") == 0 || strcmp(type->tp_name, "operator.itemgetter") == 0 ||
+           strcmp(type->tp_name, "operator.methodcaller") == 0;
+}
+
 /* 1 for a builtin method that is bound to an object: list.append of a list. */
 static int
 is_bound_builtin(PyObject *value)
@@ -438,7 +495,8 @@ is_constant(PyObject *value)
     if (PyCFunction_Check(value)) {
         return !is_bound_builtin(value);
     }
-    if (type == &PySlice_Type || type == &PyDictProxy_Type || strcmp(type->tp_name, "functools.partial") == 0) {
+    if (type == &PySlice_Type || type == &PyDictProxy_Type || type == &PyProperty_Type ||
+        strcmp(type->tp_name, "functools.partial") == 0 || is_getter(type)) {
         return 0; /* they hold other objects */
     }
     return value == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type ||
@@ -493,7 +551,9 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     PyObject *original = mg_twin_original(value);
     uintptr_t known = (uintptr_t)mg_table_get(&plan->known, original, NULL);
     if (known != 0) {
-        return (int)known - 1;
+        const MgPlanNode *node = &plan->nodes[(int)known - 1];
+        /* one of its items leads back to a set: it would be hashed before all its attributes are there */
+        return node->kind == MG_PLAN_SET && !node->complete ? refuse(planner, value) : (int)known - 1;
     }
     MgSource *lazy = mg_lazy_source(capture, value);
     if (lazy != NULL) {
@@ -599,7 +659,7 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     if (strcmp(type->tp_name, "functools.partial") == 0) {
         return add_partial(planner, value);
     }
-    if (is_iterator(value)) {
+    if (is_iterator(value) || is_getter(type)) {
         return add_iterator(planner, value);
     }
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE || type == mg_defaultdict_type || type == mg_deque_type ||
@@ -718,26 +778,24 @@ build_function(Build *context, const MgPlanNode *node, int index)
         return NULL;
     }
     context->memo[index] = (PyObject *)function;
-    PyObject **slots[3] = {&function->func_defaults, &function->func_kwdefaults, &function->func_dict};
-    for (int i = 0; i < 3; i++) {
-        PyObject *part = build(context, node->parts[i]);
-        if (part == NULL) {
+    PyObject **slots[FUNCTION_PARTS];
+    function_parts(function, slots);
+    for (int i = 0; i < FUNCTION_PARTS; i++) {
+        PyObject *part = node->parts[i] < 0 ? NULL : build(context, node->parts[i]);
+        if (part == NULL && node->parts[i] >= 0) {
             return NULL;
         }
-        if (part != Py_None) {
-            Py_XSETREF(*slots[i], Py_NewRef(part));
-        }
+        Py_XSETREF(*slots[i], Py_XNewRef(part));
     }
-    Py_XSETREF(function->func_annotations, Py_XNewRef(model->func_annotations));
-    if (node->part_count > 3) {
-        PyObject *closure = PyTuple_New(node->part_count - 3);
-        for (int i = 3; closure != NULL && i < node->part_count; i++) {
+    if (node->part_count > FUNCTION_PARTS) {
+        PyObject *closure = PyTuple_New(node->part_count - FUNCTION_PARTS);
+        for (int i = FUNCTION_PARTS; closure != NULL && i < node->part_count; i++) {
             PyObject *cell = build(context, node->parts[i]);
             if (cell == NULL) {
                 Py_CLEAR(closure);
                 break;
             }
-            PyTuple_SET_ITEM(closure, i - 3, Py_NewRef(cell));
+            PyTuple_SET_ITEM(closure, i - FUNCTION_PARTS, Py_NewRef(cell));
         }
         if (closure == NULL) {
             return NULL;
@@ -745,6 +803,17 @@ build_function(Build *context, const MgPlanNode *node, int index)
         Py_XSETREF(function->func_closure, closure);
     }
     return (PyObject *)function;
+}
+
+/* What was made after its parts goes into the memo, unless one of the parts led back to it: then it is there already. */
+static PyObject *
+keep_made(PyObject **slot, PyObject *made)
+{
+    if (made != NULL && *slot != NULL) {
+        Py_DECREF(made);
+        return *slot;
+    }
+    return made == NULL ? NULL : (*slot = made);
 }
 
 /* Builds a node that is not there yet. Borrowed from the memo. */
@@ -766,7 +835,7 @@ build_fresh(Build *context, int index)
                                                       : PyBool_FromLong(PyObject_IsTrue(output));
         }
         case MG_PLAN_TUPLE:
-            return *slot = build_tuple(context, node);
+            return keep_made(slot, build_tuple(context, node));
         case MG_PLAN_LIST:
             *slot = PyList_New(0);
             for (int i = 0; *slot != NULL && i < node->part_count; i++) {
@@ -786,9 +855,9 @@ build_fresh(Build *context, int index)
                 }
                 PyTuple_SET_ITEM(items, i, Py_NewRef(item));
             }
-            *slot = items == NULL ? NULL : PyObject_CallOneArg(node->object, items);
+            PyObject *made = items == NULL ? NULL : PyObject_CallOneArg(node->object, items);
             Py_XDECREF(items);
-            return *slot;
+            return keep_made(slot, made);
         }
         case MG_PLAN_DICT:
             *slot = PyObject_CallNoArgs(node->object);
@@ -796,16 +865,17 @@ build_fresh(Build *context, int index)
         case MG_PLAN_SLICE: {
             PyObject *start = build(context, node->parts[0]), *stop = build(context, node->parts[1]),
                      *step = build(context, node->parts[2]);
-            return *slot = start == NULL || stop == NULL || step == NULL ? NULL : PySlice_New(start, stop, step);
+            return start == NULL || stop == NULL || step == NULL ? NULL
+                                                                 : keep_made(slot, PySlice_New(start, stop, step));
         }
         case MG_PLAN_BOUND: {
             PyCFunctionObject *function = (PyCFunctionObject *)node->object;
             PyObject *self = build(context, node->parts[0]);
-            return *slot = self == NULL ? NULL : PyCFunction_NewEx(function->m_ml, self, function->m_module);
+            return self == NULL ? NULL : keep_made(slot, PyCFunction_NewEx(function->m_ml, self, function->m_module));
         }
         case MG_PLAN_METHOD: {
             PyObject *function = build(context, node->parts[0]), *self = build(context, node->parts[1]);
-            return *slot = function == NULL || self == NULL ? NULL : PyMethod_New(function, self);
+            return function == NULL || self == NULL ? NULL : keep_made(slot, PyMethod_New(function, self));
         }
         case MG_PLAN_FUNCTION:
             return build_function(context, node, index);
@@ -833,27 +903,30 @@ build_fresh(Build *context, int index)
                 PyObject *arguments = content == NULL            ? PyTuple_New(0)
                                       : is_plain_exception(base) ? Py_NewRef(content)
                                                                  : PyTuple_Pack(1, content);
-                *slot = arguments == NULL ? NULL : base->tp_new(type, arguments, NULL);
+                PyObject *made = arguments == NULL ? NULL : base->tp_new(type, arguments, NULL);
                 Py_XDECREF(arguments);
+                if (keep_made(slot, made) != made) {
+                    return *slot;
+                }
             }
             return *slot == NULL || fill_instance(context, node, *slot) < 0 ? NULL : *slot;
         }
         case MG_PLAN_CALL: {
             PyObject *part = build(context, node->parts[0]);
-            return *slot = part == NULL ? NULL : PyObject_CallOneArg(node->object, part);
+            return part == NULL ? NULL : keep_made(slot, PyObject_CallOneArg(node->object, part));
         }
         case MG_PLAN_DICT_ITERATOR: {
             PyObject *dict = build(context, node->parts[0]);
             PyObject *view = dict == NULL ? NULL : PyObject_CallOneArg(node->object, dict);
-            *slot = view == NULL ? NULL : PyObject_GetIter(view);
+            PyObject *made = view == NULL ? NULL : PyObject_GetIter(view);
             Py_XDECREF(view);
-            return *slot;
+            return keep_made(slot, made);
         }
         case MG_PLAN_ITERATOR: {
             PyObject *args = build(context, node->parts[0]);
-            *slot = args == NULL ? NULL : PyObject_CallObject(node->object, args);
-            if (*slot == NULL || node->parts[1] < 0) {
-                return *slot;
+            PyObject *made = args == NULL ? NULL : PyObject_CallObject(node->object, args);
+            if (keep_made(slot, made) != made || made == NULL || node->parts[1] < 0) {
+                return made == NULL ? NULL : *slot;
             }
             PyObject *state = build(context, node->parts[1]);
             if (state != NULL && mg_list_iterator_place(*slot, state)) {
@@ -871,10 +944,10 @@ build_fresh(Build *context, int index)
             }
             PyObject *first = PyTuple_Pack(1, function);
             PyObject *all = first == NULL ? NULL : PySequence_Concat(first, args);
-            *slot = all == NULL ? NULL : PyObject_Call(node->object, all, keywords);
+            PyObject *made = all == NULL ? NULL : PyObject_Call(node->object, all, keywords);
             Py_XDECREF(first);
             Py_XDECREF(all);
-            return *slot;
+            return keep_made(slot, made);
         }
     }
     return NULL;

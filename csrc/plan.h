@@ -33,6 +33,7 @@ typedef struct {
     PyObject *object; /* strong, or NULL */
     int *parts;       /* owned: indices of other nodes */
     int part_count;
+    int complete; /* an instance or set whose parts are all known, while the plan is made */
 } MgPlanNode;
 
 typedef struct {

@@ -560,6 +560,68 @@ hashes_tensor(PyObject *value)
     return code != NULL && (PyObject *)PyThreadState_Get()->cframe->current_frame->f_code == code;
 }
 
+static PyObject *unknown_call(MgCapture *capture, PyObject *callable);
+
+/* What a text or a hash (`hashed`) tells of the address of an object that captured code made: 1 if it does, and each call
+ * makes its own. Outside objects are guarded: tensors here, others when the entry is made. Or MG_ERR. */
+static int
+tells_inside(MgCapture *capture, PyObject *value, int hashed)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyTuple_Type || (type == &PyList_Type && !hashed)) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
+            PyObject *item = PySequence_Fast_ITEMS(value)[i];
+            int found = PyList_CheckExact(item) && PyList_CheckExact(value) ? 0 : tells_inside(capture, item, hashed);
+            if (found != 0) {
+                return found;
+            }
+        }
+        return 0;
+    }
+    int tensor = mg_is_twin(value);
+    if (tensor ? !hashed
+               : !(hashed ? type->tp_hash == PyBaseObject_Type.tp_hash : type->tp_repr == PyBaseObject_Type.tp_repr) &&
+                     type != &PyFunction_Type && type != &PyMethod_Type) {
+        return 0;
+    }
+    MgRecord *record = mg_world_record(capture, value);
+    if (record == NULL) {
+        return tensor || mg_table_get(&capture->inside, value, NULL) != NULL || type != &PyFunction_Type;
+    }
+    return tensor || record->kind == MG_KIND_FUNCTION
+               ? mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object)
+               : 0;
+}
+
+/* Before a C function is given a value and may tell its address: stops the capture if that would be another behind a
+ * break. 1 if the result is good for nobody outside, or 0, or MG_ERR. */
+static int
+note_address(MgCapture *capture, PyObject *callable, PyObject *value)
+{
+    int hashed = PyCFunction_Check(callable) && strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, "hash") == 0;
+    int inside = tells_inside(capture, value, hashed);
+    if (inside > 0 && capture->can_break) {
+        unknown_call(capture, callable);
+        return MG_ERR;
+    }
+    return inside > 0 && hashed ? 1 : inside < 0 ? MG_ERR : 0;
+}
+
+int
+mg_rules_note_text(MgCapture *capture, PyObject *value)
+{
+    return note_address(capture, (PyObject *)&PyUnicode_Type, value);
+}
+
+/* Adds to the numbers that a plan does not pass on. */
+static int
+note_id(MgCapture *capture, PyObject *id)
+{
+    return (capture->ids == NULL && (capture->ids = PySet_New(NULL)) == NULL) || PySet_Add(capture->ids, id) < 0
+               ? MG_ERR
+               : MG_OK;
+}
+
 static PyObject *
 unknown_call(MgCapture *capture, PyObject *callable)
 {
@@ -608,10 +670,12 @@ static PyObject *
 call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
     capture->pure = 0;
-    if (capture->can_break && count == 1 && PyCFunction_Check(callable) && shows_address(callable) &&
-        strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, "hash") == 0 && mg_is_twin(args[0]) &&
-        mg_world_record(capture, args[0]) == NULL) {
-        return unknown_call(capture, callable); /* behind a break it would be another number */
+    int own = 0;
+    for (Py_ssize_t i = 0; shows_address(callable) && i < count; i++) {
+        own = note_address(capture, callable, args[i]);
+        if (own < 0) {
+            return NULL;
+        }
     }
     Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     PyObject *small[8];
@@ -657,6 +721,9 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
     if (ready == total && !PyErr_Occurred()) {
         result = PyObject_Vectorcall(callable, exposed, (size_t)count, kwnames);
         result = keep_constant(capture, mg_world_touch(capture, result));
+        if (result != NULL && own && note_id(capture, result) < 0) {
+            Py_CLEAR(result);
+        }
     }
     for (Py_ssize_t i = 0; i < ready; i++) {
         Py_DECREF(exposed[i]);
@@ -930,7 +997,7 @@ do_id(MgCapture *capture, PyObject *callable, PyObject *value)
         Py_DECREF(id);
         return unknown_call(capture, callable); /* behind a break it would be another */
     }
-    if ((capture->ids == NULL && (capture->ids = PySet_New(NULL)) == NULL) || PySet_Add(capture->ids, id) < 0) {
+    if (note_id(capture, id) < 0) {
         Py_CLEAR(id);
     }
     return id;

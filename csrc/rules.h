@@ -41,6 +41,9 @@ int mg_rules_is_apart(PyObject *function);
 /* 1 if the repr or the hash of a value (borrowed) may tell the address of an object that need not be the same again. */
 int mg_rules_has_address(PyObject *value);
 
+/* Before a text is made of a value: stops the capture if it tells what would be another address behind a break. */
+int mg_rules_note_text(MgCapture *capture, PyObject *value);
+
 /* The function of the module operator that a method of tensors stands for when C code calls it, or NULL; borrowed. */
 PyObject *mg_rules_operator_of(PyObject *name);
 

@@ -179,7 +179,7 @@ int
 mg_trace_format(MgCapture *capture, PyObject **slot)
 {
     capture->addresses = capture->addresses || mg_rules_has_address(*slot);
-    return mg_trace_expose(capture, slot);
+    return mg_rules_note_text(capture, *slot) < 0 ? MG_ERR : mg_trace_expose(capture, slot);
 }
 
 int
@@ -436,6 +436,12 @@ mg_trace_binary(MgCapture *capture, int operation, PyObject *left, PyObject *rig
     PyObject *a, *b;
     if (capture->symbols != NULL && mg_symbol_size_binary(operation, left, right, &a)) {
         return a;
+    }
+    if (PyUnicode_Check(left) && (operation == NB_REMAINDER || operation == NB_INPLACE_REMAINDER)) {
+        capture->addresses = capture->addresses || mg_rules_has_address(right);
+        if (mg_rules_note_text(capture, right) < 0) {
+            return NULL;
+        }
     }
     if (expose_both(capture, left, right, &a, &b) < 0) {
         return NULL;

@@ -503,6 +503,40 @@ expose_factory(MgCapture *capture, MgRecord *record, PyObject *shadow)
     return status;
 }
 
+/* A key of an outside dict, which is guarded to be this object: whatever else leads to it must lead there again, and
+ * other objects are guarded to be none of the keys (guard_apart). */
+static int
+pin_key(MgCapture *capture, PyObject *key)
+{
+    if (mg_is_plain_value(key) || mg_is_singleton(key)) {
+        return MG_OK;
+    }
+    for (Py_ssize_t i = 0; PyTuple_CheckExact(key) && i < PyTuple_GET_SIZE(key); i++) {
+        if (pin_key(capture, PyTuple_GET_ITEM(key, i)) < 0) {
+            return MG_ERR;
+        }
+    }
+    if (PyMethod_Check(key) &&
+        (pin_key(capture, PyMethod_GET_FUNCTION(key)) < 0 || pin_key(capture, PyMethod_GET_SELF(key)) < 0)) {
+        return MG_ERR;
+    }
+    MgRecord *record = mg_world_find(capture, key);
+    if (record == NULL) {
+        record = mg_world_pin(capture, key);
+    }
+    else if (record->provisional && activate(capture, record) < 0) {
+        return MG_ERR;
+    }
+    else if (record->kind != MG_KIND_TUPLE &&
+             mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
+        return MG_ERR;
+    }
+    if (record != NULL && record->kind == MG_KIND_CONSTANT) {
+        record->exposed = 1;
+    }
+    return record == NULL ? MG_ERR : MG_OK;
+}
+
 static int
 expose_dict(MgCapture *capture, MgRecord *record, PyObject *shadow)
 {
@@ -520,8 +554,7 @@ expose_dict(MgCapture *capture, MgRecord *record, PyObject *shadow)
             status = mg_capture_abort(capture, MG_REASON_OPAQUE, "a key of type %s", Py_TYPE(key)->tp_name);
             break;
         }
-        if (!mg_is_plain_value(key) && !mg_is_singleton(key) && mg_world_find(capture, key) == NULL &&
-            mg_world_pin(capture, key) == NULL) {
+        if (pin_key(capture, key) < 0) {
             status = MG_ERR;
             break;
         }
@@ -678,6 +711,12 @@ PyObject *
 mg_world_escape(MgCapture *capture, PyObject *object)
 {
     MgRecord *record = mg_is_plain_value(object) ? NULL : mg_world_find(capture, object);
+    if (record == NULL && PyMethod_Check(object)) { /* two are equal if they are bound to one object */
+        MgRecord *self = mg_world_find(capture, PyMethod_GET_SELF(object));
+        if (self != NULL && self->kind == MG_KIND_INSTANCE && !self->provisional) {
+            self->exposed = 1;
+        }
+    }
     if (record == NULL) {
         return Py_NewRef(object);
     }
@@ -717,7 +756,7 @@ mg_world_expose(MgCapture *capture, PyObject *object)
         mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
         return NULL;
     }
-    return record == NULL ? Py_NewRef(object) : mg_world_escape(capture, object);
+    return mg_world_escape(capture, object);
 }
 
 /* ---- dicts: globals, instance dicts, user's dicts ---- */

@@ -976,6 +976,27 @@ def f(x):
 ---
 f(X)
 f(X)
+### equal values of a set
+s = {1, 2}
+def f(x):
+    s.discard(1); s.add(True); s.add(3.0); s.discard(3)
+    return x + 1
+---
+f(X)
+[type(v).__name__ for v in s]
+f(X)
+[type(v).__name__ for v in s]
+### a deque is rotated
+q = collections.deque([1, 2, 3], maxlen=3)
+def f(x, n):
+    q.rotate(n); q.append(n); q.extendleft([5])
+    return x + q[0], q.maxlen, q.popleft()
+---
+f(X, 1)
+f(X, 1)
+f(X, 2)
+q = collections.deque([1, 2, 3], maxlen=2)
+f(X, 1)
 """)
 
 NOT_CAPTURED = {

@@ -1188,6 +1188,104 @@ def f(x, s, r): return x[s], list(r)
 f(X, slice(0, 1), range(2))
 f(X, slice(1, 2), range(3))
 f(X, slice(0, 1), range(2))
+### keys that are arguments, read
+class A: pass
+a, b, c = A(), A(), A()
+d = {a: 1, b: 2}
+def f(x, o):
+    return x + d.get(o, 0), o in d
+---
+f(X, a)
+f(X, b)
+f(X, c)
+d[c] = 7
+f(X, c)
+d.pop(a)
+f(X, a)
+### an argument is none of the keys
+class A: pass
+a, b, c = A(), A(), A()
+d = {a: 1, b: 2}
+def f(x, o):
+    return x + d.get(o, 0), o in d
+---
+f(X, c)
+f(X, a)
+f(X, b)
+d[c] = 7
+f(X, c)
+d.pop(a)
+f(X, a)
+### tuples of objects as keys
+class A: pass
+a, b, c = A(), A(), A()
+d = {(a, 1): 1, (b, (c, 2)): 2}
+def f(x, o, p):
+    return x + d.get((o, 1), 0), (b, (p, 2)) in d, d.get((o, (p, 2)))
+---
+f(X, c, c)
+f(X, a, a)
+f(X, b, c)
+f(X, b, a)
+### functions compared by C code
+def g1(x): return x
+def g2(x): return x
+def mk(n):
+    def g(x): return x + n
+    return g
+m1, m2 = mk(1), mk(2)
+d = {m1: 1, g1: 2}
+l = [m1, g2]
+def f(x, h):
+    return x + d.get(h, 0), h in l, h == m1, h in (m1, m2), l.index(m1)
+---
+f(X, g1)
+f(X, g2)
+f(X, m2)
+f(X, m1)
+f(X, m2)
+f(X, mk(3))
+### methods compared by C code
+class A:
+    def run(self): pass
+a, b = A(), A()
+d = {a.run: 1}
+def f(x, m, o):
+    return x + 1, m == o.run, m in [o.run], d.get(m, 0)
+---
+f(X, a.run, b)
+f(X, a.run, a)
+f(X, b.run, a)
+f(X, b.run, b)
+### hashes of tensors
+def f(x):
+    y = x + 1
+    return y, hash(x), hash((x, 1))
+---
+(lambda r: (r[1] == hash(X), r[2] == hash((X, 1))))(f(X))
+(lambda r: (r[1] == hash(Y), r[2] == hash((Y, 1))))(f(Y))
+(lambda r: (r[1] == hash(X), r[2] == hash((X, 1))))(f(X))
+### a dict of tensors that is made here
+def f(x, y):
+    memo = {X: 1}
+    return Z + memo.get(x, 5), x in memo, {x: 1, y: 2}.get(y), len({x, y, X})
+---
+f(Y, Z)
+f(X, X)
+f(Y, Y)
+f(X, Y)
+f(Y, X)
+### texts that tell addresses
+class A: pass
+a = A()
+def f(x, o):
+    b = A()
+    s = f"{o} {o!r}"
+    return x + 1, s == repr(o) + " " + repr(o), "{}".format(b) == str(b), "%s" % o == str(a), f"{b}" == repr(b)
+---
+f(X, a)
+f(X, A())
+f(X, a)
 """)
 
 

@@ -271,9 +271,112 @@ def f(x):
 f(X)[0].sum().backward()
 f(Y)[0].sum().backward()
 W
+### getters
+class A:
+    n = 3
+    def __init__(self, n): self.n = n
+    def __index__(self): return self.n
+def f(x, o):
+    g = operator.itemgetter(o)
+    h, m = operator.attrgetter("n"), operator.methodcaller("__index__")
+    return x + g([1, 2]), g, h, m
+---
+(lambda r: (r[1]([1, 2]), r[2](A(8)), r[3](A(9))))(f(X, A(0)))
+(lambda r: (r[1]([1, 2]), r[2](A(8)), r[3](A(9))))(f(X, A(0)))
+(lambda r: (r[1]([1, 2]), r[2](A(8)), r[3](A(9))))(f(X, A(1)))
+### all parts of a function
+def f(x, n):
+    def g(a: x, b: [1] = 2, *, c: "y" = 3) -> (x + 1): "doc"
+    g.__name__ = "h" + str(n)
+    g.__qualname__ = "q"
+    g.extra = [x]
+    return x + 1, g, g.__annotations__
+---
+(lambda r: (r[1].__name__, r[1].__doc__, r[1].__qualname__, r[1].extra, r[1].__annotations__, r[1].__annotations__ is r[2], r[1].__module__, r[1].__annotations__['a'] is X))(f(X, 1))
+(lambda r: (r[1].__name__, r[1].__doc__, r[1].__qualname__, r[1].extra, r[1].__annotations__, r[1].__annotations__ is r[2], r[1].__module__, r[1].__annotations__['a'] is Y))(f(Y, 1))
+(lambda r: (r[1].__name__, r[1].__doc__, r[1].__qualname__, r[1].extra, r[1].__annotations__, r[1].__annotations__ is r[2], r[1].__module__, r[1].__annotations__['a'] is Y))(f(Y, 2))
+### a wrapped function
+def deco(fn):
+    @functools.wraps(fn)
+    def w(*a): "no"; return fn(*a)
+    return w
+def h(x: int) -> str: "yes"; return x * 2
+def f(x):
+    g = deco(h)
+    return g(x), g
+---
+(lambda r: (r[1].__name__, r[1].__doc__, r[1].__wrapped__ is h, r[1].__annotations__, r[1].__module__))(f(X))
+(lambda r: (r[1].__name__, r[1].__doc__, r[1].__wrapped__ is h, r[1].__annotations__, r[1].__module__))(f(X))
+### cycles through tuples
+class A: pass
+def f(x):
+    a = A()
+    t = (a, x + 1)
+    a.t = t
+    l = []
+    u = (l, 1)
+    l.append(u)
+    return t, a.t is t, u
+---
+(lambda r: (r[0][0].t is r[0], r[2][0][0] is r[2]))(f(X))
+(lambda r: (r[0][0].t is r[0], r[2][0][0] is r[2]))(f(X))
+### an object that is its own key
+class P:
+    def __init__(self, u): self.u = u; self.v = {}
+    def __eq__(self, o): return self.u == o.u
+    def __hash__(self): return hash(self.u)
+def f(x):
+    p = P(3)
+    p.v[p] = x + 1
+    p.s = {p}
+    return p
+---
+f(X)
+f(X)
+### an object that is a key of its dict
+class P:
+    def __init__(self, u): self.v = {}; self.w = [self.v]; self.u = u
+    def __eq__(self, o): return self.u == o.u
+    def __hash__(self): return hash(self.u)
+def f(x):
+    p = P(3)
+    p.v[p, 1] = x + 1
+    return p, p.v
+---
+f(X)
+f(X)
+### the hash of an object that is made here
+class A: pass
+def f(x):
+    a = A()
+    d = {a: 1}
+    return x + d[a], hash(a), a
+---
+(lambda r: r[1] == hash(r[2]))(f(X))
+(lambda r: r[1] == hash(r[2]))(f(X))
+### iterators kept
+its = []
+l = [1, 2, 3]
+def f(x):
+    it = iter(l)
+    next(it)
+    its[:] = [it, enumerate(it), zip(l, it), map(str, l), reversed(l)]
+    l.append(4)
+    return x + 1
+---
+f(X)
+next(its[0]), list(its[2]), list(its[3]), list(its[4])
+l[:] = [1, 2, 3]
+f(X)
+next(its[1]), list(its[2])
 """)
 
-NOT_CAPTURED: dict[str, str] = {}
+NOT_CAPTURED = {
+    "an object that is its own key": "it would be hashed half made",
+    "an object that is a key of its dict": "it would be hashed half made",
+    "the hash of an object that is made here": "it tells an address",
+    "iterators kept": "map holds a function",
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
