@@ -291,6 +291,18 @@ is_changed(MgCapture *capture, const MgRecord *record)
     return 0;
 }
 
+/* 1 if captured code has written to a tensor from outside so far, or drawn random numbers. */
+static int
+has_used_tensors(const MgCapture *capture)
+{
+    for (int i = 0; i < capture->node_count; i++) {
+        if (!mg_record_is_repeatable(&capture->nodes[i])) {
+            return 1;
+        }
+    }
+    return capture->wrote;
+}
+
 /* 1 if captured code has done anything so far that a function which runs for real would have to see: a write to outside,
  * or random numbers drawn. -1 with an exception. */
 static int
@@ -302,12 +314,33 @@ has_acted(MgCapture *capture)
             return changed;
         }
     }
-    for (int i = 0; i < capture->node_count; i++) {
-        if (!mg_record_is_repeatable(&capture->nodes[i])) {
+    return has_used_tensors(capture);
+}
+
+/* 1 if what a trial has looked at is not as captured code has left it, and a real call would find it otherwise: the writes
+ * of the captures that it is a trial for are held back. -1 with an exception. */
+static int
+has_missed(MgCapture *trial)
+{
+    int tensors = trial->node_count > 0;
+    for (int i = 0; i < trial->record_count; i++) {
+        tensors |= trial->record_list[i]->kind == MG_KIND_TENSOR;
+    }
+    for (MgCapture *capture = trial->outer; capture != NULL; capture = capture->outer) {
+        for (int i = 0; i < capture->record_count; i++) {
+            MgRecord *record = capture->record_list[i];
+            int changed = is_changed(capture, record);
+            /* what is on a class or a function is found by ways that leave no record of it */
+            int plain = record->kind != MG_KIND_CONSTANT && record->kind != MG_KIND_FUNCTION;
+            if (changed < 0 || (changed > 0 && (!plain || mg_world_find(trial, record->object) != NULL))) {
+                return changed;
+            }
+        }
+        if (tensors && has_used_tensors(capture)) {
             return 1;
         }
     }
-    return capture->wrote;
+    return 0;
 }
 
 /* 1 if a result may be remembered under such an argument, which C code may use: a value, or an object that is told by its
@@ -539,8 +572,8 @@ has_interfered(MgCapture *trial)
     return trial->wrote;
 }
 
-/* 1 if a function can be called for real in the middle of the capture: it does not raise, and leaves alone what captured
- * code has seen. It is captured on trial to find out, and nothing comes of that. 0 if not, -1 with an exception. */
+/* 1 if a function can be called for real in the middle of the capture: it does not raise, leaves alone what captured code
+ * has seen, and looks at nothing that captured code has changed. It is captured on trial to find out, and nothing comes of that. 0 if not, -1 with an exception. */
 static int
 is_harmless(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
@@ -550,8 +583,12 @@ is_harmless(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ss
     }
     trial->outer = capture;
     PyObject *result = mg_trace_run(trial, function, args, (size_t)count, kwnames);
-    int harmless = result == NULL ? 0 : has_interfered(trial);
-    harmless = result == NULL || harmless < 0 ? harmless : !harmless;
+    int harmless = 0;
+    if (result != NULL) {
+        int harm = has_interfered(trial);
+        harm = harm == 0 ? has_missed(trial) : harm;
+        harmless = harm < 0 ? -1 : !harm;
+    }
     if (trial->reason != MG_REASON_NONE) {
         PyErr_Clear();
     }
@@ -587,10 +624,7 @@ call_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
     int apart = is_of_typing(parts.function);
     key = parts.cache == NULL || parts.mark == NULL ? NULL : cache_key(&parts, args, count, kwnames, typed);
     int known = key == NULL ? -1 : PyDict_Contains(parts.cache, key);
-    int free_to_run = known == 0 && !apart ? has_acted(capture) == 0 : 1;
-    if (free_to_run && known == 0 && !apart) {
-        free_to_run = is_harmless(capture, parts.function, args, count, kwnames);
-    }
+    int free_to_run = known == 0 && !apart ? is_harmless(capture, parts.function, args, count, kwnames) : 1;
     if (known < 0 || free_to_run <= 0) {
         goto done;
     }

@@ -833,4 +833,18 @@ inner.__module__ = "torch"  # its closure is torch's, and not to be compared
 def f(x):
     y = inner(x + 1)
     return y - 1
+### cached functions after writes and random numbers
+known = {}
+class Recipe:
+    def __init__(self, parts): self.parts = parts
+@functools.lru_cache(256)
+def parse(pattern, names): return Recipe([part.split() for part in pattern.split("->")])
+@functools.lru_cache(256)
+def shapes(recipe, size): return [size[ord(name) - ord("a")] for name in recipe.parts[1]]
+def f(x):
+    for i in range(3):
+        known[type(x), i] = i
+        x = F.dropout(x, 0.5)
+        x = x.permute(1, 0).reshape(shapes(parse("a b -> b a"[: 10 - 0] + " " * i, ("a",)), tuple(x.shape)))
+    return x + len(known)
 """)

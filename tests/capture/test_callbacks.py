@@ -242,6 +242,86 @@ def f(x): return x * (getattr(a, "n", 100) + g(1) + g(2)), a.n, len(log)
 f(X)
 f(X)
 log
+### lru after writes elsewhere
+found = {}; log = []
+class A: pass
+a = A(); a.n = 0; a.calls = 0
+@functools.lru_cache
+def g(k):
+    log.append(k)
+    return (k * 2, a.calls)
+def f(x, k):
+    found[k] = len(found)
+    return x * g(k)[0], g(k), dict(found), F.dropout(x, 0.5) + g(k + 1)[0]
+---
+torch.manual_seed(3)
+f(X, 1)
+f(X, 2)
+a.calls = 7
+f(X, 3)
+f(X, 1)
+[log, found]
+### lru reads what was written
+class A: pass
+a = A(); a.n = 1
+d = {}; l = [1]; s = {1}; N = 1
+@functools.lru_cache
+def attribute(k): return a.n * k
+@functools.lru_cache
+def item(k): return d.get(k, 0)
+@functools.lru_cache
+def length(k): return len(l) * k
+@functools.lru_cache
+def member(k): return k in s
+@functools.lru_cache
+def name(k): return N * k
+@functools.lru_cache
+def on_class(k): return getattr(A, "m", 5) * k
+def f(x, k):
+    global N
+    a.n += k; d[k] = 3; l.append(k); s.add(k); N = k; A.m = k
+    return x + 1, attribute(k), item(k), length(k), member(k), name(k), on_class(k)
+---
+f(X, 2)
+f(X, 4)
+f(X, 2)
+[a.n, d, l, s, N, A.m]
+### lru that calls another one after a write
+l = [1]
+@functools.lru_cache
+def inner(k): return len(l) * k
+@functools.lru_cache
+def outer(k): return inner(k) + 1
+@functools.lru_cache
+def apart(k): return k + 1
+@functools.lru_cache
+def calls_apart(k): return apart(k) + 1
+def f(x, k):
+    l.append(k)
+    return x * outer(k), inner(k), calls_apart(k)
+---
+f(X, 2)
+f(X, 3)
+f(X, 2)
+[outer(2), inner(3), l]
+### lru draws after a draw, and reads a tensor after a write
+t = torch.ones(2)
+@functools.lru_cache
+def draw(k): return torch.rand(2)
+@functools.lru_cache
+def read(k): return t * k
+@functools.lru_cache
+def size(k): return t.numel() * k
+def f(x, k):
+    a = torch.rand(2)
+    t.add_(k)
+    return a, draw(k), read(k), size(k), torch.rand(2)
+---
+torch.manual_seed(3)
+f(X, 1)
+f(X, 2)
+f(X, 1)
+[t, draw(1), read(2), size(2)]
 ### lru without room
 log = []
 @functools.lru_cache(maxsize=0)
