@@ -534,6 +534,9 @@ guard_result(MgCapture *capture, PyObject *cache, PyObject *key, int limited, Py
     if (value == NULL) {
         return PyErr_Occurred() ? MG_ERR : MG_BREAK;
     }
+    if (mg_dict_find(cache, key) == &mg_dict_unknown) { /* the guard could not find it */
+        return MG_BREAK;
+    }
     MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, cache, 0);
     MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
     if (limited) { /* a link is used again for another key when the cache is full */

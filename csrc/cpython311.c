@@ -395,13 +395,15 @@ mg_instance_dict(PyObject *object)
     return *slot;
 }
 
+PyTypeObject *mg_dict_plain_type;
 PyObject mg_dict_unknown = {_PyObject_EXTRA_INIT 1, &PyBaseObject_Type};
 
 /* 1 if a key can be compared with one of a builtin type, and no Python code runs. */
 static int
 is_plain_key(PyObject *key)
 {
-    if (PyTuple_CheckExact(key)) {
+    richcmpfunc compare = Py_TYPE(key)->tp_richcompare;
+    if (compare == PyTuple_Type.tp_richcompare) { /* torch.Size and named tuples are compared like this too */
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
             if (!is_plain_key(PyTuple_GET_ITEM(key, i))) {
                 return 0;
@@ -409,9 +411,21 @@ is_plain_key(PyObject *key)
         }
         return 1;
     }
-    return PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key) ||
-           PyBytes_CheckExact(key) || PyComplex_CheckExact(key) || key == Py_None ||
-           Py_TYPE(key)->tp_richcompare == PyBaseObject_Type.tp_richcompare; /* the same object, or another one */
+    if (PyFrozenSet_CheckExact(key)) {
+        Py_ssize_t position = 0;
+        PyObject *item;
+        Py_hash_t hash;
+        while (_PySet_NextEntry(key, &position, &item, &hash)) {
+            if (!is_plain_key(item)) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+    return compare == PyUnicode_Type.tp_richcompare || compare == PyLong_Type.tp_richcompare ||
+           compare == PyFloat_Type.tp_richcompare || compare == PyBytes_Type.tp_richcompare ||
+           compare == PyComplex_Type.tp_richcompare || Py_TYPE(key) == mg_dict_plain_type ||
+           compare == PyBaseObject_Type.tp_richcompare; /* the same object, or another one */
 }
 
 /* 1 if a look-up of a key that is not there itself may call the __eq__ of another one, which has the same hash. */

@@ -3,6 +3,8 @@
  * A tensor's metadata is read through libtorch's stable C ABI, whose functions are found with dlsym in the library that
  * is already loaded. An AtenTensorHandle is a pointer to an at::Tensor, which is one word: the TensorImpl pointer. A
  * Python tensor holds that word inside itself, at an offset that is found once by comparing with tensor._cdata. */
+#include "cpython311.h" /* before Python.h */
+
 #include "torchabi.h"
 
 #include "layout.h"
@@ -135,6 +137,7 @@ mg_torch_init(void)
         take_type(torch, "memory_format", &mg_torch.memory_format) < 0 || find_functions(torch) < 0) {
         goto done;
     }
+    mg_dict_plain_type = mg_torch.device;
     mg_torch.make_subclass = PyObject_GetAttrString((PyObject *)mg_torch.tensor, "_make_subclass");
     mg_torch.strided = PyObject_GetAttrString(torch, "strided");
     PyObject *empty = PyObject_GetAttrString(torch, "empty");

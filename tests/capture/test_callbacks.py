@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import functools
+from typing import Any
+
 import pytest
+import torch
+
+import magneto
 
 from . import harness
 from .programs import parse
@@ -322,6 +329,17 @@ f(X, 1)
 f(X, 2)
 f(X, 1)
 [t, draw(1), read(2), size(2)]
+### lru with sizes, devices and sets in its keys
+P = collections.namedtuple("P", "a b")
+class E(enum.IntEnum): A = 1
+@functools.lru_cache(8)
+def g(*key): return [len(key), key[0]]
+def f(x): return x * g(x.shape, (x.device, x.dtype))[0], g(P(1, x.shape)), g(frozenset([1, "a"])), g(E.A, "a")
+---
+f(X)
+f(X)
+f(T(3, 2))
+f(X)
 ### lru without room
 log = []
 @functools.lru_cache(maxsize=0)
@@ -1181,3 +1199,22 @@ f(X)
 def test_nothing_is_missed(name: str) -> None:
     program, steps = PROGRAMS[name]
     harness.run(program, steps)
+
+
+def test_an_entry_finds_its_keys_in_a_cache_again() -> None:
+    """Keys that are compared by C code alone: the same call does not need another capture."""
+
+    @functools.lru_cache(8)
+    def sizes(*key: Any) -> int:
+        return len(key)
+
+    pair = collections.namedtuple("pair", "a b")  # noqa: PYI024
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * sizes(x.shape, (x.device, x.dtype)) + sizes(pair(1, x.shape)) + sizes(frozenset([1, "a"]))
+
+    compiled = magneto.compile(f, backend="eager", fullgraph=True)
+    x = torch.ones(2, 3)
+    assert [compiled(x).sum().item() for _ in range(3)] == [24.0] * 3
+    assert len(magneto.cache_entries(compiled)) == 1
+    assert magneto.cache_entries(compiled)[0].hits >= 2
