@@ -483,6 +483,8 @@ typedef struct {
     MgReason stop_reason; /* in: the reason to stop there */
     long lost;            /* out: how far it got until something lived that can't be built again, or 0 */
     Stop why;             /* out: why it stopped */
+    int untold;           /* in: code that asks whether it is compiled is told that it is not */
+    int failed;           /* out: an operation failed in code that was told that it is compiled */
 } Try;
 
 /* An entry, or NULL: with an exception, or without one if nothing came of it. */
@@ -500,6 +502,7 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     capture->can_break = self->breaks && !self->fullgraph;
     capture->stop = stop;
     capture->stop_reason = try->stop_reason;
+    capture->untold = try->untold;
     capture->allow_scalars = self->fullgraph || mg_callable_scalars;
     capture->allow_shapes = self->fullgraph || mg_callable_shapes;
     capture->changing = subject->changing;
@@ -508,6 +511,9 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
                            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
     int raised = capture->reason == MG_REASON_EXCEPTION && stop == 0;
     int can_break = capture->can_break && !raised;
+    if (can_break && capture->reason == MG_REASON_OPERATION_FAILED && capture->told && !capture->untold) {
+        try->failed = 1;
+    }
     if (raised && capture->can_break && capture->interrupt == NULL && capture->node_count > 0) {
         try->stop = capture->raised; /* again, up to there: what comes before is captured */
     }
@@ -575,18 +581,49 @@ capture_until(MgCompiled *self, const Subject *subject, Try *try)
     return entry;
 }
 
+/* The same. What code does only because it is compiled may fail, as steps of some optimizers do: if it gets on when told
+ * that it is not, it is told so from then on. */
+static MgEntry *
+capture_telling(MgCompiled *self, const Subject *subject, Try *try)
+{
+    try->untold = self->untold;
+    MgEntry *entry = capture_until(self, subject, try);
+    if (!try->failed || PyErr_Occurred()) {
+        return entry;
+    }
+    Try other = {.untold = 1};
+    MgEntry *second = capture_until(self, subject, &other);
+    int same = PyErr_Occurred() ? -1 : other.why.reason == MG_REASON_OPERATION_FAILED;
+    if (same > 0 && try->why.where != NULL && other.why.where != NULL) {
+        same = PyObject_RichCompareBool(try->why.where, other.why.where, Py_EQ);
+    }
+    if (same != 0) {
+        Py_XDECREF(second);
+        stop_clear(&other.why);
+        if (same < 0) {
+            Py_CLEAR(entry);
+        }
+        return entry;
+    }
+    self->untold = 1;
+    Py_XDECREF(entry);
+    stop_clear(&try->why);
+    *try = other;
+    return second;
+}
+
 /* Something lives at the end of what was captured that can't be built again, a suspended generator say: finds the last
  * place before it exists. An entry that stops there, or NULL. */
 static MgEntry *
-capture_before(MgCompiled *self, const Subject *subject, long lost, MgReason reason)
+capture_before(MgCompiled *self, const Subject *subject, const Try *before)
 {
     enum { LIMIT = 16 };
     MgEntry *best = NULL;
-    Try try = {0};
-    long low = 0, high = lost;
+    Try try = {.untold = before->untold};
+    long low = 0, high = before->lost;
     for (int i = 0; i < LIMIT && high - low > 1 && !PyErr_Occurred(); i++) {
         try.stop = low + (high - low) / 2;
-        try.stop_reason = reason;
+        try.stop_reason = before->why.reason;
         long middle = try.stop;
         MgEntry *entry = capture_until(self, subject, &try);
         if (entry != NULL) {
@@ -611,9 +648,9 @@ capture_subject(MgCompiled *self, const Subject *subject)
     self->captures++;
     double start = now();
     Try try = {0};
-    MgEntry *entry = capture_until(self, subject, &try);
+    MgEntry *entry = capture_telling(self, subject, &try);
     if (entry == NULL && try.lost > 0) {
-        entry = capture_before(self, subject, try.lost, try.why.reason);
+        entry = capture_before(self, subject, &try);
     }
     int status = MG_OK;
     if (entry == NULL && try.why.reason == MG_REASON_UNINITIALIZED && !try.why.strict) {

@@ -171,6 +171,8 @@ struct MgCapture {
     int point_count;    /* the slots of that frame */
     PyObject *handled;  /* borrowed: the exception that was handled when it started; NULL if none */
     int calm;           /* captured code knows that nobody handles one */
+    int told;           /* captured code asked whether it is compiled, and was told so */
+    int untold;         /* it is told that it is not */
 };
 
 /* The capture of this thread, or NULL. */

@@ -1309,7 +1309,8 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         case RULE_INSTANCECHECK:
             return do_isinstance(capture, callable, args, count, kwnames, 1);
         case RULE_IS_COMPILING:
-            Py_RETURN_TRUE;
+            capture->told = 1;
+            return PyBool_FromLong(!capture->untold);
         case RULE_FALSE: /* a twin stands for a plain tensor, which has no torch function of its own */
             Py_RETURN_FALSE;
         case RULE_EXC_INFO: /* of an exception that captured code handles */

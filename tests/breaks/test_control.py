@@ -1089,3 +1089,31 @@ with torch.compiler.set_stance("force_eager"):  # now it is loaded
 assert magneto.cache_entries(compiled)[0].hits == hits
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+def test_what_fails_only_when_compiled() -> None:
+    """Where code that is told that it is compiled does what torch refuses, it is told that it is not."""
+
+    def step_size(step: torch.Tensor) -> torch.Tensor | float:
+        return step if torch.compiler.is_compiling() else step.item()
+
+    def f(x: torch.Tensor, steps: list[torch.Tensor]) -> list[torch.Tensor]:
+        y = [x + 1, x + 2]
+        torch._foreach_addcdiv_(y, y, y, [step_size(step) for step in steps])
+        return [z * 2 for z in y]
+
+    def g(x: torch.Tensor) -> tuple[torch.Tensor, bool, str]:
+        compiling = torch.compiler.is_compiling()
+        try:
+            y = x @ x
+        except RuntimeError as error:
+            return x + 1, compiling, type(error).__name__
+        return y, compiling, ""
+
+    compiled, other = magneto.compile(f, backend="eager"), magneto.compile(g, backend="eager")
+    for i in range(4):
+        x, steps = torch.full((2, 3), float(i)), [torch.tensor(i + 1.0), torch.tensor(2.0)]
+        torch.testing.assert_close(compiled(x, steps), f(x, steps))
+        y, compiling, error = other(x)  # fails in eager too
+        assert torch.equal(y, x + 1)
+        assert (compiling, error) == (True, "RuntimeError")

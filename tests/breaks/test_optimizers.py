@@ -30,6 +30,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("Adadelta", {"foreach": True}),
     ("Adafactor", {}),
     ("Adamax", {}),
+    ("Adamax", {"foreach": True}),
     ("ASGD", {}),
     ("ASGD", {"foreach": True}),
     ("NAdam", {}),
