@@ -509,6 +509,9 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     PyObject *result = subject->frame != NULL
                            ? mg_trace_frame(capture, subject->frame, subject->next, subject->sp)
                            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
+    if (capture->dropped > 0) {
+        Py_CLEAR(result);
+    }
     int raised = capture->reason == MG_REASON_EXCEPTION && stop == 0;
     int can_break = capture->can_break && !raised;
     if (can_break && capture->reason == MG_REASON_OPERATION_FAILED && capture->told && !capture->untold) {
@@ -523,6 +526,9 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
         Py_DECREF(result);
+    }
+    else if (can_break && capture->dropped > 0) {
+        try->stop = capture->dropped;
     }
     else if (can_break && mg_exit_ready(capture)) {
         PyErr_Clear();

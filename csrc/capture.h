@@ -25,6 +25,7 @@ typedef enum {
     MG_KIND_SET,
     MG_KIND_DEQUE,
     MG_KIND_PROXY, /* a mappingproxy: as a proxy of what captured code sees of its dict */
+    MG_KIND_METHOD, /* a bound method: as one over what captured code sees of its parts */
     MG_KIND_CELL,
     MG_KIND_OPAQUE, /* as itself, guarded by identity; C code may not touch it */
 } MgKind;
@@ -157,6 +158,8 @@ struct MgCapture {
     MgPaths changing;      /* sources whose values differ from call to call */
     long raised;           /* the instruction that raised the last exception, in whichever frame */
     long restart;          /* the capture must be made again, up to this instruction; 0 if not */
+    long finalizers;       /* how many objects with a __del__ captured code has made that still live */
+    long dropped;          /* the same: there an object went whose finalizer could not be captured */
     long mark_step, mark;  /* the last instruction that was started, and mg_exit_mark before it */
     MgSnapshot *snapshots; /* owned, innermost first */
     int snapshot_count;

@@ -713,8 +713,11 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     Maker maker = {.planner = {.capture = capture, .plan = &entry->plan}, .entry = entry};
     MgReason reason = capture->reason;
     capture->reason = MG_REASON_NONE; /* of a break: from here on it means that the entry can't be made */
-    entry->result = result == NULL ? -1 : mg_plan_add(&maker.planner, result);
-    int status = result == NULL ? collect_frames(&maker) : entry->result < 0 ? MG_ERR : MG_OK;
+    int status = mg_plan_accept(&maker.planner);
+    entry->result = status < 0 || result == NULL ? -1 : mg_plan_add(&maker.planner, result);
+    if (status == MG_OK) {
+        status = result == NULL ? collect_frames(&maker) : entry->result < 0 ? MG_ERR : MG_OK;
+    }
     if (status == MG_OK) {
         status = collect_effects(&maker);
     }

@@ -312,6 +312,13 @@ append_string(PyObject **locals, const MgUnit *store, PyObject *left, PyObject *
     return left;
 }
 
+/* 1 for what CPython calls when an object goes, and whose errors it prints. */
+static int
+is_finalizer(PyCodeObject *code)
+{
+    return PyUnicode_CompareWithASCIIString(code->co_name, "__del__") == 0;
+}
+
 /* ---- the loop ---- */
 
 static PyObject *
@@ -353,7 +360,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     PyObject *const handled_before = compiled != NULL || capture != NULL ? handled_now(tstate) : NULL;
     long handler_step = 0; /* the instruction that raised what this frame is handling */
     const int called_directly = capture != NULL ? mg_trace_direct(capture) : 0;
-    const int direct = capture != NULL && capture->direct; /* the caller is captured code, not C code */
+    const int direct = capture != NULL && capture->direct;     /* the caller is captured code, not C code */
+    const long entered = capture != NULL ? capture->steps : 0; /* the instruction that led here */
     MgUnit *break_next = NULL, *await_next = NULL;
     PyObject **break_sp = NULL, **await_sp = NULL;
     long break_step = 0;
@@ -361,12 +369,13 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     frame->stacktop = -1;
 
     if (MG_UNLIKELY(capture != NULL)) {
-        if (capture->reason != MG_REASON_NONE && (throwflag || capture->ending)) {
+        if (capture->reason != MG_REASON_NONE && (throwflag || capture->ending || is_finalizer(code))) {
             goto dead; /* what is left of an aborted capture is being dropped: none of its code runs any more */
         }
         if (mg_trace_enter(capture, frame) < 0) {
             goto error;
         }
+        capture->finalizers -= !direct && is_finalizer(code);
     }
     if (throwflag) {
         goto error;
@@ -1777,6 +1786,13 @@ unwind:
             frame->stacktop = (int)(sp - locals);
             if (MG_UNLIKELY(link.use_tracing)) {
                 mg_trace_unwind(tstate, frame);
+            }
+            if (MG_UNLIKELY(aborted) && !direct && is_finalizer(code)) {
+                capture->dropped = capture->dropped == 0 ? entered : capture->dropped;
+                PyErr_Clear(); /* CPython would print it */
+                mg_recursion_leave(tstate);
+                mg_frame_leave(tstate, &link);
+                return Py_NewRef(Py_None);
             }
             goto unwound;
         }

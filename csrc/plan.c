@@ -544,6 +544,16 @@ add_number(MgPlanner *planner, PyObject *value)
 }
 
 int
+mg_plan_accept(MgPlanner *planner)
+{
+    if (planner->capture->finalizers == 0) {
+        return MG_OK;
+    }
+    planner->capture->refused = 1;
+    return mg_capture_abort(planner->capture, MG_REASON_REBUILD, "an object with a finalizer");
+}
+
+int
 mg_plan_add(MgPlanner *planner, PyObject *value)
 {
     MgCapture *capture = planner->capture;

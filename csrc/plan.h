@@ -50,6 +50,9 @@ typedef struct {
     int output_count, output_room;
 } MgPlanner;
 
+/* MG_ERR, and the capture is aborted, if objects live whose finalizers would be lost: also those that nothing leads to. */
+int mg_plan_accept(MgPlanner *planner);
+
 /* Adds `value` and all that hangs on it. Its node index, or -1 (the capture may be aborted). */
 int mg_plan_add(MgPlanner *planner, PyObject *value);
 

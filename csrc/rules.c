@@ -751,6 +751,7 @@ mg_rules_truth(MgCapture *capture, PyObject *value)
     MgRecord *record = mg_world_record(capture, value);
     if (record != NULL && record->kind != MG_KIND_INSTANCE && record->kind != MG_KIND_CONSTANT &&
         record->kind != MG_KIND_FUNCTION && record->kind != MG_KIND_CELL && record->kind != MG_KIND_OPAQUE &&
+        record->kind != MG_KIND_METHOD &&
         !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) { /* a container: true if it has a length */
         Py_ssize_t length = mg_world_length(capture, value);
         return length < 0 ? -1 : length > 0;
@@ -1373,9 +1374,11 @@ call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssi
     }
     if (mg_world_guard_lookup(capture, type, MG_STRING("__new__")) < 0 ||
         mg_world_guard_lookup(capture, type, MG_STRING("__init__")) < 0 ||
+        mg_world_guard_lookup(capture, type, MG_STRING("__del__")) < 0 ||
         mg_world_guard_lookup(capture, Py_TYPE(type), MG_STRING("__call__")) < 0) {
         return NULL;
     }
+    capture->finalizers += _PyType_Lookup(type, MG_STRING("__del__")) != NULL;
     if (type->tp_new == PyBaseObject_Type.tp_new) { /* arguments go to __init__, which is Python */
         PyObject *result = PyObject_Vectorcall((PyObject *)type, args, (size_t)count, kwnames);
         return mg_world_touch(capture, result);

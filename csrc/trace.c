@@ -27,6 +27,15 @@ typedef struct {
     MgFrame *frame;
 } Subject;
 
+/* Drops what a capture has left in a frame: its stack is empty, its locals hold values of the capture's own. */
+static void
+drop_locals(MgFrame *frame)
+{
+    for (int i = 0; i < frame->f_code->co_nlocalsplus; i++) {
+        Py_CLEAR(frame->localsplus[i]);
+    }
+}
+
 /* Runs what is captured, in tracing mode; the interpreter's and torch's state are looked after. New result. */
 static PyObject *
 run_subject(MgCapture *capture, const Subject *subject)
@@ -51,6 +60,9 @@ run_subject(MgCapture *capture, const Subject *subject)
             PyErr_Fetch(&type, &value, &traceback);
             mg_capture_abort(capture, MG_REASON_EXCEPTION, type == NULL ? NULL : "%S", type);
             PyErr_Restore(type, value, traceback);
+        }
+        if (subject->frame != NULL) { /* what its locals held goes here, as it does at the end of a call */
+            drop_locals(subject->frame);
         }
         mg_capture_current = outer;
         mg_hook_release();
@@ -95,11 +107,7 @@ mg_trace_frame(MgCapture *capture, MgFrame *frame, MgUnit *next, PyObject **sp)
     capture->point_count = count;
     Subject subject = {.frame = frame};
     PyObject *result = run_subject(capture, &subject);
-    /* the capture has left the stack empty, and its own values in the locals */
-    for (int i = 0; i < frame->f_code->co_nlocalsplus; i++) {
-        Py_XDECREF(frame->localsplus[i]);
-        frame->localsplus[i] = NULL;
-    }
+    drop_locals(frame); /* if it was not run */
     for (int i = 0; i < count; i++) {
         frame->localsplus[i] = saved[i];
     }

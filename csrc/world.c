@@ -192,6 +192,9 @@ kind_of(PyObject *object, MgSource *source)
     if (type == &PyDictProxy_Type) {
         return MG_KIND_PROXY;
     }
+    if (type == &PyMethod_Type) {
+        return MG_KIND_METHOD;
+    }
     if (type == mg_namespace_type) {
         return MG_KIND_INSTANCE;
     }
@@ -265,21 +268,23 @@ reach_tensor(MgCapture *capture, MgRecord *record)
 }
 
 /* A bound method from outside: an inside one over views of its parts. */
-static PyObject *
-reach_method(MgCapture *capture, PyObject *method, MgSource *source)
+static int
+reach_method(MgCapture *capture, MgRecord *record)
 {
+    PyObject *method = record->object;
+    MgSource *source = record->source;
     MgSource *function_source = mg_source_get(&capture->sources, MG_SOURCE_METHOD, source, NULL, 0);
     MgSource *self_source = mg_source_get(&capture->sources, MG_SOURCE_METHOD, source, NULL, 1);
     if (function_source == NULL || self_source == NULL ||
         mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)&PyMethod_Type) < 0) {
-        return NULL;
+        return MG_ERR;
     }
     PyObject *function = mg_world_reach(capture, PyMethod_GET_FUNCTION(method), function_source);
     PyObject *self = function == NULL ? NULL : mg_world_reach(capture, PyMethod_GET_SELF(method), self_source);
     PyObject *view = self == NULL ? NULL : PyMethod_New(function, self);
     Py_XDECREF(function);
     Py_XDECREF(self);
-    return view;
+    return view == NULL ? MG_ERR : set_view(capture, record, view);
 }
 
 /* Guards a record that captured code really uses now. */
@@ -293,6 +298,8 @@ activate(MgCapture *capture, MgRecord *record)
     switch (record->kind) {
         case MG_KIND_TENSOR:
             return reach_tensor(capture, record);
+        case MG_KIND_METHOD:
+            return reach_method(capture, record);
         case MG_KIND_CONSTANT:
         case MG_KIND_OPAQUE:
             return mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object);
@@ -337,12 +344,6 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
             return NULL;
         }
         view = Py_NewRef(object);
-    }
-    else if (Py_IS_TYPE(object, &PyMethod_Type)) {
-        view = reach_method(capture, object, source);
-        if (view == NULL) {
-            return NULL;
-        }
     }
     else {
         MgRecord *record = mg_world_find(capture, object);
@@ -711,7 +712,7 @@ PyObject *
 mg_world_escape(MgCapture *capture, PyObject *object)
 {
     MgRecord *record = mg_is_plain_value(object) ? NULL : mg_world_find(capture, object);
-    if (record == NULL && PyMethod_Check(object)) { /* two are equal if they are bound to one object */
+    if (PyMethod_Check(object)) { /* two are equal if they are bound to one object */
         MgRecord *self = mg_world_find(capture, PyMethod_GET_SELF(object));
         if (self != NULL && self->kind == MG_KIND_INSTANCE && !self->provisional) {
             self->exposed = 1;

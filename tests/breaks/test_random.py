@@ -9,7 +9,8 @@ import os
 import random
 
 import pytest
-from capture import harness, random_objects, random_programs
+from capture import harness
+from capture.test_random_programs import KINDS
 
 from magneto import _core
 
@@ -21,7 +22,7 @@ BATCH = 25
 def run(seed: int) -> int:
     """Run the program of a seed; captures break before their k-th instruction. How many breaks there were."""
     chance = random.Random(seed)
-    program, steps = (random_objects if seed % 2 else random_programs).write(seed)
+    program, steps = KINDS[seed % 3].write(seed)
     breaks = []
 
     def compiled(function: object) -> _core.Compiled:

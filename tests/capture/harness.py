@@ -107,7 +107,9 @@ class _Walk:
             type(item) in _SCALARS or type(item) is float for item in value
         ):
             return kind.__name__, self.items(value)  # equal ones can't be told apart but by `is`
-        if kind in (slice, types.GenericAlias):
+        if kind is slice:
+            return "slice", self(value.start), self(value.stop), self(value.step)
+        if kind is types.GenericAlias:
             return kind.__name__, repr(value)
         if id(value) in self.seen:
             return "seen", self.seen[id(value)]

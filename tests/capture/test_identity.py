@@ -369,6 +369,26 @@ next(its[0]), list(its[2]), list(its[3]), list(its[4])
 l[:] = [1, 2, 3]
 f(X)
 next(its[1]), list(its[2])
+### methods as objects
+class A:
+    def __init__(self, n): self.n = n
+    def run(self, x): return x + self.n
+a, b = A(1), A(2)
+ra = a.run
+kept = []
+def f(x, m, k):
+    i = A(3)
+    r = i.run
+    i.m = r
+    kept[:] = [m, r]
+    return m(x) + k(x), m, m is k, k is ra, bool(m), r, i, [m, k], {m: 1}.get(k)
+---
+f(X, ra, ra)
+f(X, ra, ra)
+f(X, ra, b.run)
+f(X, b.run, ra)
+f(X, a.run, a.run)
+kept[0] == ra, kept[1].__self__.m is kept[1]
 """)
 
 NOT_CAPTURED = {

@@ -271,3 +271,42 @@ def test_collections_find_no_capture_under_way() -> None:
         gc.set_threshold(*threshold)
     assert len(runs) > 100
     assert len(seen) == len(sets[3]) == 21
+
+
+def test_finalizers_that_cant_be_captured_run_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """What a finalizer does is neither lost nor done twice, wherever its object goes, and nothing is printed about it."""
+    log: list[Any] = []
+
+    class D:
+        def __init__(self, n: Any) -> None:
+            self.n = n
+
+        def __del__(self) -> None:
+            log.append(self.n)
+            print("del", self.n)
+
+    def in_a_call(x: Any) -> Any:
+        d = D(1)
+        return x + d.n
+
+    def f(x: Any) -> Any:
+        y = in_a_call(x) * 2
+        d = D(2)
+        e = [D(3)]
+        D(4)
+        return y + d.n + e[0].n
+
+    x = torch.arange(3.0)
+    expected = f(x)
+    wanted = sorted(log)
+    for compiled in (magneto.compile(f, backend="eager"), magneto.compile(in_a_call, backend="eager")):
+        for _ in range(3):
+            log.clear()
+            capfd.readouterr()
+            result = compiled(x)
+            whole = result.equal(expected)
+            assert whole or result.equal(x + 1)
+            assert sorted(log) == (wanted if whole else [1])
+            out, err = capfd.readouterr()
+            assert sorted(out.split()[1::2]) == [str(n) for n in sorted(log)]
+            assert not err
