@@ -117,6 +117,10 @@ class Compiler:
 
         if entry.operations == 0:  # nothing for a backend
             return None
+        if (
+            torch._C._functorch.peek_interpreter_stack() is not None
+        ):  # backends don't know the tensors of transforms
+            return None
         symbols = entry.symbols
         shapes = ShapeEnv(assume_static_by_default=True) if symbols is None else symbols.shape_env
         module, inputs = _graph.build(

@@ -268,3 +268,21 @@ def test_backend_of_torchs_registry():
 
     assert name in magneto.list_backends()
     assert torch.equal(magneto.compile(lambda x: x * 2, backend=name)(torch.ones(1)), torch.full((1,), 2.0))
+
+
+def test_inside_a_transform_of_functorch() -> None:
+    """What a transform calls gets no backend: it could not make tensors that require gradients there."""
+    weight = torch.randn(3, 3, requires_grad=True)
+
+    def loss(v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return ((v @ w).sigmoid() ** 2).sum()
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return torch.func.vmap(torch.func.grad(loss), in_dims=(0, None))(y, weight) + 1
+
+    compiled = magneto.compile(f, backend=lambda module, _: module.forward)
+    for x in (torch.randn(4, 3), torch.randn(5, 3), torch.randn(4, 3)):
+        assert torch.equal(compiled(x), f(x))
+        with torch.no_grad():
+            assert torch.equal(compiled(x), f(x))
