@@ -524,6 +524,26 @@ typedef struct {
     PyObject *key, *result;
 } Link;
 
+/* The key that a dict itself has where it has `value` under an equal one. Borrowed; NULL, with an exception or without. */
+static PyObject *
+own_key(PyObject *dict, PyObject *key, PyObject *value)
+{
+    Py_hash_t hash = PyObject_Hash(key), other_hash;
+    Py_ssize_t position = 0;
+    PyObject *other, *found;
+    while (hash != -1 && _PyDict_Next(dict, &position, &other, &found, &other_hash)) {
+        if (found == value && other_hash == hash) {
+            Py_INCREF(other);
+            int same = PyObject_RichCompareBool(other, key, Py_EQ);
+            Py_DECREF(other);
+            if (same != 0) {
+                return same < 0 ? NULL : other;
+            }
+        }
+    }
+    return NULL;
+}
+
 /* Guards that the cache still has `result` under `key`. MG_OK, MG_ERR, or MG_BREAK if it has another already. */
 static int
 guard_result(MgCapture *capture, PyObject *cache, PyObject *key, int limited, PyObject *result)
@@ -534,8 +554,9 @@ guard_result(MgCapture *capture, PyObject *cache, PyObject *key, int limited, Py
     if (value == NULL) {
         return PyErr_Occurred() ? MG_ERR : MG_BREAK;
     }
-    if (mg_dict_find(cache, key) == &mg_dict_unknown) { /* the guard could not find it */
-        return MG_BREAK;
+    key = own_key(cache, key, value); /* guards find any key by its identity, but they don't call an __eq__ */
+    if (key == NULL || mg_dict_find(cache, key) == &mg_dict_unknown) {
+        return PyErr_Occurred() ? MG_ERR : MG_BREAK;
     }
     MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, cache, 0);
     MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);

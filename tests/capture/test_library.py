@@ -313,6 +313,23 @@ f(Y, 2)
 f(X, 3)
 g.cache_clear()
 f(Y, 2)
+### lru_cache of sizes and instances
+class A:
+    def __init__(self, n): self.n = n
+a, b = A(2), A(3)
+@functools.lru_cache(16)
+def g(size, o): return size[0] + o.n
+@functools.lru_cache(None)
+def h(size, o): return size[0] + o.n
+def f(x, o): return x * g(x.shape, o) + h(x.shape, o) - h(x.shape[:1], o)
+---
+f(X, a)
+f(Y, a)
+f(X, b)
+f(X, b)
+f(X.repeat(2, 1), b)
+g.cache_clear()
+f(X, b)
 ### cached lru tensor result
 W = T(3)
 @functools.lru_cache
@@ -1112,3 +1129,15 @@ def test_write_that_autograd_refuses(name: str) -> None:
     program, steps = REFUSED[name]
     report = harness.run(program, steps)
     assert "OPERATION_FAILED" in [failure.reason for failure in report.failures]
+
+
+@pytest.mark.parametrize("room", [16, None])
+def test_what_a_cache_remembers_is_found_again(room: int | None) -> None:
+    program = f"""
+class A: pass
+a = A()
+@functools.lru_cache({room})
+def g(size, o, *rest): return size[0] + len(rest)
+def f(x): return x * g(x.shape, a) + g(x.shape, a, 1, None) - g((1, x.shape), a)
+"""
+    harness.check(program, "f(X)", "f(Y)", "f(X)", recaptures=False)
