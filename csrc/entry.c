@@ -1424,10 +1424,10 @@ entry_guard_figures(MgEntry *self, PyObject *unused)
     (void)unused;
     const MgProgram *program = &self->guards;
     MgFastSize size = program->fast == NULL ? (MgFastSize){0} : mg_fast_size(program->fast);
-    return Py_BuildValue("{s:i,s:i,s:I,s:I,s:i,s:i,s:i,s:i,s:i}", "steps", program->step_count, "checks",
-                         program->check_count, "armed", program->armed, "quick", program->quick, "words", size.words,
-                         "live_steps", size.steps, "live_checks", size.checks, "tensors", size.tensors, "suspect",
-                         program->suspect - 1);
+    return Py_BuildValue("{s:i,s:i,s:I,s:I,s:I,s:i,s:i,s:i,s:i,s:i}", "steps", program->step_count, "checks",
+                         program->check_count, "armed", program->armed, "quick", program->quick, "calm", size.calm,
+                         "words", size.words, "live_steps", size.steps, "live_checks", size.checks, "tensors",
+                         size.tensors, "suspect", program->suspect - 1);
 }
 
 static PyObject *

@@ -14,7 +14,11 @@
  * If the tag of a dict or type has changed, its *group*, the steps that rest on that tag, is loaded and checked again; if
  * nothing that matters has changed, the new tag is taken, and the run goes on. If another object is found where one was
  * pinned, or a word changes that is no tag, all steps are run, and the quick way is made anew. A step at which that
- * happens again and again is live from then on. */
+ * happens again and again is live from then on.
+ *
+ * The tags of dicts are numbers from one counter. If it has not moved since the words held, no dict of the process has
+ * been changed or made, and only the *firm* words, which are no tags of dicts, are read. So it is between the calls of a
+ * tight loop. */
 #include "fast.h"
 
 #include "cpython311.h"
@@ -28,17 +32,24 @@ typedef struct {
     uint64_t expected;
 } Word;
 
+typedef struct {
+    Word *items; /* owned, with room to read ahead */
+    int *owners; /* owned: the group whose tag it is, or -1 - step */
+    int count;
+} Words;
+
 /* The steps that rest on one tag. */
 typedef struct {
     int head;    /* step: the dict or type */
     int word;    /* index of the tag's word; -1 if the head is live */
+    int firm;    /* and among the firm words, if it is a type's */
     int is_type; /* else a dict */
     uint64_t tag;
     int first, count; /* in `members` */
 } Group;
 
 typedef enum {
-    OP_WORDS,  /* compare `count` words from `at` on */
+    OP_WORDS,  /* compare `count` words, or `firm_count` firm ones */
     OP_STEP,   /* load step `at`, and make its checks in `live` */
     OP_CHECKS, /* make the checks in `live` of the pinned step `at` */
     OP_GROUP,  /* compare the tag of group `at`, whose head is live, or the instance dict of something live */
@@ -48,6 +59,7 @@ typedef struct {
     OpKind kind;
     int at;
     int first, count; /* of words, or in `live` */
+    int firm, firm_count;
 } Op;
 
 /* A pinned tensor. */
@@ -75,9 +87,9 @@ struct MgFast {
     MgFast *next;      /* among those that are no longer used, owned; or NULL */
     PyObject **values; /* borrowed, by step: what pinned steps gave */
     uint8_t *pinned;   /* by step */
-    Word *words;
-    int *owners; /* by word: the group whose tag it is, or -1 - step */
-    int word_count;
+    Words words, firm;
+    uint64_t calm; /* the counter of dicts' tags when all words held; NEVER if they did not yet */
+    unsigned calm_runs;
     Group *groups;
     int group_count;
     int *members; /* steps, by group */
@@ -97,7 +109,13 @@ struct MgFast {
     int kept_count;
 };
 
-enum { MANY_CHANGES = 3, AHEAD = 32, NEXT = 8 }; /* the last two: how far words and tensors are read ahead */
+enum {
+    MANY_CHANGES = 3,
+    MANY_TAGS = MG_CHECKS ? 1 : 64, /* that it pays to ask the counter for */
+    AHEAD = 32,                     /* how far words are read ahead, */
+    NEXT = 8,                       /* and tensors */
+};
+static const uint64_t NEVER = UINT64_MAX;
 
 static inline uint64_t
 dict_tag(PyObject *dict)
@@ -349,17 +367,26 @@ fate_of(Maker *maker, const MgCheck *check)
 }
 
 static void
-add_word(MgFast *fast, const void *address, uint64_t expected, int owner)
+add_to(Words *words, const void *address, uint64_t expected, int owner)
 {
-    Op *last = fast->op_count == 0 ? NULL : &fast->ops[fast->op_count - 1];
-    if (last != NULL && last->kind == OP_WORDS) {
-        last->count++;
+    words->items[words->count] = (Word){address, expected};
+    words->owners[words->count++] = owner;
+}
+
+static void
+add_word(MgFast *fast, const void *address, uint64_t expected, int owner, int is_firm)
+{
+    Op *op = fast->op_count == 0 ? NULL : &fast->ops[fast->op_count - 1];
+    if (op == NULL || op->kind != OP_WORDS) {
+        op = &fast->ops[fast->op_count++];
+        *op = (Op){.kind = OP_WORDS, .first = fast->words.count, .firm = fast->firm.count};
     }
-    else {
-        fast->ops[fast->op_count++] = (Op){.kind = OP_WORDS, .first = fast->word_count, .count = 1};
+    op->count++;
+    add_to(&fast->words, address, expected, owner);
+    if (is_firm) {
+        op->firm_count++;
+        add_to(&fast->firm, address, expected, owner);
     }
-    fast->words[fast->word_count] = (Word){address, expected};
-    fast->owners[fast->word_count++] = owner;
 }
 
 /* Keeps an object alive as long as the quick way is. */
@@ -394,27 +421,28 @@ emit_words(Maker *maker, int i)
     Group *group = plan->headed < 0 ? NULL : &fast->groups[plan->headed];
     if (step->source.kind == MG_SOURCE_FUNCTION) {
         PyObject **slot = function_slot(maker->registers[step->base], step->source.index);
-        add_word(fast, slot, (uint64_t)(uintptr_t)keep(fast, *slot), -1 - i);
+        add_word(fast, slot, (uint64_t)(uintptr_t)keep(fast, *slot), -1 - i, 1);
     }
     if (step->source.kind == MG_SOURCE_CELL || step->source.kind == MG_SOURCE_ATTR) {
         PyObject **slot = slot_of(step, maker->registers[step->base]);
-        add_word(fast, slot, (uint64_t)(uintptr_t)keep(fast, *slot), -1 - i);
+        add_word(fast, slot, (uint64_t)(uintptr_t)keep(fast, *slot), -1 - i, 1);
     }
     if (step->source.kind == MG_SOURCE_DICT) {
         if (!maker->plans[step->base].pinned) {
             fast->ops[fast->op_count++] = (Op){.kind = OP_GROUP, .at = plan->headed};
             return;
         }
-        add_word(fast, _PyObject_GetDictPtr(maker->registers[step->base]), (uint64_t)(uintptr_t)value, -1 - i);
+        add_word(fast, _PyObject_GetDictPtr(maker->registers[step->base]), (uint64_t)(uintptr_t)value, -1 - i, 1);
     }
     if (plan->watch_type) {
-        add_word(fast, &value->ob_type, (uint64_t)(uintptr_t)Py_TYPE(value), -1 - i);
+        add_word(fast, &value->ob_type, (uint64_t)(uintptr_t)Py_TYPE(value), -1 - i, 1);
     }
     if (group != NULL) {
-        group->word = fast->word_count;
+        group->word = fast->words.count;
+        group->firm = fast->firm.count;
         const void *address = group->is_type ? (const void *)&((PyTypeObject *)value)->tp_version_tag
                                              : (const void *)&((PyDictObject *)value)->ma_version_tag;
-        add_word(fast, address, *(const uint64_t *)address, plan->headed);
+        add_word(fast, address, *(const uint64_t *)address, plan->headed, group->is_type);
     }
 }
 
@@ -635,6 +663,22 @@ make(Maker *maker, uint8_t *fates, uint8_t *filled)
     collect_fill(maker, filled);
 }
 
+/* Room for so many words. 1 if there is memory for it. */
+static int
+make_words(Words *words, size_t count)
+{
+    words->items = PyMem_Calloc(count + AHEAD, sizeof(Word));
+    words->owners = PyMem_Malloc(sizeof(int) * count);
+    return words->items != NULL && words->owners != NULL;
+}
+
+static void
+free_words(Words *words)
+{
+    PyMem_Free(words->items);
+    PyMem_Free(words->owners);
+}
+
 void
 mg_fast_arm(MgProgram *program, PyObject *const *registers)
 {
@@ -665,8 +709,8 @@ mg_fast_arm(MgProgram *program, PyObject *const *registers)
     }
     fast->values = PyMem_Malloc(sizeof(PyObject *) * size);
     fast->pinned = PyMem_Calloc(size, 1);
-    fast->words = PyMem_Calloc(size * 3 + AHEAD, sizeof(Word));
-    fast->owners = PyMem_Malloc(sizeof(int) * size * 3);
+    fast->calm = NEVER;
+    int has_words = make_words(&fast->words, size * 3) & make_words(&fast->firm, size * 3);
     fast->members = PyMem_Malloc(sizeof(int) * size);
     fast->live = PyMem_Malloc(sizeof(int) * checks);
     fast->ops = PyMem_Malloc(sizeof(Op) * size * 4);
@@ -675,9 +719,9 @@ mg_fast_arm(MgProgram *program, PyObject *const *registers)
     fast->fill = PyMem_Malloc(sizeof(int) * size);
     fast->inputs = PyMem_Malloc(sizeof(PyObject *) * (size_t)(program->input_count + 1));
     fast->kept = PyMem_Malloc(sizeof(PyObject *) * size);
-    if (fast->values != NULL && fast->pinned != NULL && fast->words != NULL && fast->owners != NULL &&
-        fast->members != NULL && fast->live != NULL && fast->ops != NULL && fast->tensors != NULL &&
-        fast->late != NULL && fast->fill != NULL && fast->inputs != NULL && fast->kept != NULL) {
+    if (fast->values != NULL && fast->pinned != NULL && has_words && fast->members != NULL && fast->live != NULL &&
+        fast->ops != NULL && fast->tensors != NULL && fast->late != NULL && fast->fill != NULL &&
+        fast->inputs != NULL && fast->kept != NULL) {
         Maker maker = {.program = program, .registers = registers, .fast = fast, .plans = plans};
         make(&maker, marks, marks + checks);
         program->fast = fast;
@@ -741,7 +785,11 @@ mend(MgProgram *program, Group *group, int *failed)
         return 1; /* no tags are left: it is checked each time */
     }
     if (group->word >= 0) {
-        fast->words[group->word].expected = *fast->words[group->word].address;
+        Word *word = &fast->words.items[group->word];
+        word->expected = *word->address;
+        if (group->is_type) {
+            fast->firm.items[group->firm].expected = word->expected;
+        }
     }
     return 1;
 }
@@ -795,24 +843,40 @@ run_checks(MgProgram *program, const Op *op, PyObject **values, int *failed)
 }
 
 static inline int
-run_words(MgProgram *program, int first, int count, int *failed)
+run_words(MgProgram *program, const Words *words, int first, int count, int *failed)
 {
-    MgFast *fast = program->fast;
-    const Word *word = fast->words + first, *end = word + count;
+    const Word *word = words->items + first, *end = word + count;
     for (; word < end; word++) {
         __builtin_prefetch(word[AHEAD].address); /* there is room behind the last */
         if (MG_UNLIKELY(*word->address != word->expected)) {
-            int owner = fast->owners[word - fast->words];
+            int owner = words->owners[word - words->items];
             if (owner < 0) {
                 return MG_FAST_UNKNOWN;
             }
-            int good = mend(program, &fast->groups[owner], failed);
+            int good = mend(program, &program->fast->groups[owner], failed);
             if (good != 1) {
                 return good;
             }
         }
     }
     return 1;
+}
+
+/* How often dicts were made or changed in this process, but for the one here, which asks. NEVER if it can't be told. */
+static uint64_t
+count_changes(void)
+{
+    static PyObject *probe;
+    static uint64_t asked;
+    if (probe == NULL && (probe = PyDict_New()) == NULL) {
+        PyErr_Clear();
+        return NEVER;
+    }
+    if (PyDict_SetItem(probe, MG_STRING("asked"), asked & 1 ? Py_True : Py_False) < 0) { /* another one each time */
+        PyErr_Clear();
+        return NEVER;
+    }
+    return dict_tag(probe) - ++asked;
 }
 
 /* 1 if a pinned tensor is as it must be, where its TensorImpl and AutogradMeta are those of last time; 0 if that is to be
@@ -901,11 +965,13 @@ static int
 run_ops(MgProgram *program, PyObject *const *arguments, PyObject **values, int *failed)
 {
     MgFast *fast = program->fast;
-    int good = 1;
+    uint64_t changes = fast->words.count - fast->firm.count < MANY_TAGS ? NEVER : count_changes();
+    int good = 1, calm = changes != NEVER && changes == fast->calm;
     for (const Op *op = fast->ops, *end = op + fast->op_count; op < end; op++) {
         switch (op->kind) {
             case OP_WORDS:
-                good = run_words(program, op->first, op->count, failed);
+                good = calm ? run_words(program, &fast->firm, op->firm, op->firm_count, failed)
+                            : run_words(program, &fast->words, op->first, op->count, failed);
                 break;
             case OP_STEP: {
                 const MgStep *step = &program->steps[op->at];
@@ -929,6 +995,8 @@ run_ops(MgProgram *program, PyObject *const *arguments, PyObject **values, int *
             return good;
         }
     }
+    fast->calm = changes;
+    fast->calm_runs += (unsigned)calm;
     good = run_tensors(program, failed);
     if (good != 1) {
         return good;
@@ -979,8 +1047,10 @@ mg_fast_inputs(const MgFast *fast)
 MgFastSize
 mg_fast_size(const MgFast *fast)
 {
-    MgFastSize size = {
-        .words = fast->word_count, .checks = fast->late_count + fast->apart_count, .tensors = fast->tensor_count};
+    MgFastSize size = {.words = fast->words.count,
+                       .checks = fast->late_count + fast->apart_count,
+                       .tensors = fast->tensor_count,
+                       .calm = fast->calm_runs};
     for (int i = 0; i < fast->op_count; i++) {
         size.steps += fast->ops[i].kind != OP_WORDS;
         size.checks += fast->ops[i].kind == OP_WORDS ? 0 : fast->ops[i].count;
@@ -1027,8 +1097,8 @@ free_one(MgFast *fast)
 {
     PyMem_Free(fast->values);
     PyMem_Free(fast->pinned);
-    PyMem_Free(fast->words);
-    PyMem_Free(fast->owners);
+    free_words(&fast->words);
+    free_words(&fast->firm);
     PyMem_Free(fast->groups);
     PyMem_Free(fast->members);
     PyMem_Free(fast->live);

@@ -17,9 +17,10 @@ int mg_fast_run(MgProgram *program, PyObject *const *arguments, MgRegisters *reg
 /* The inputs of the graph that are pinned, borrowed; NULL for those that are in their registers. */
 PyObject *const *mg_fast_inputs(const MgFast *fast);
 
-/* How much of it there is: words, live steps and checks, tensors. */
+/* How much of it there is: words, live steps and checks, tensors; and how often no dict had changed. */
 typedef struct {
     int words, steps, checks, tensors;
+    unsigned calm;
 } MgFastSize;
 
 MgFastSize mg_fast_size(const MgFast *fast);

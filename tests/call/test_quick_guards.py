@@ -292,6 +292,71 @@ def test_change_is_noticed(name: str, mode: int) -> None:
         _core.guard_mode(before)
 
 
+# changes in a loop in which no dict changes otherwise: `change` must not make one either, where that can be
+CALM = {
+    "the class of an object": "class B(A): n = 2\ndef change(): objects[9].__class__ = B",
+    "the dict of an object": "spare = {'m': 5}\ndef change(): objects[9].__dict__ = spare",
+    "an item of a dict": "def change(): objects[9].__dict__['m'] = 7",
+    "an attribute": "def change(): objects[9].m = 7",
+    "a slot": "def change(): slotted.s = 7",
+    "a cell": "def change(): put(7)",
+    "an item of a list": "def change(): items[1] = 7",
+    "another object": "def change(): objects[9] = spare_object",
+    "the defaults of a function": "spare = (7,)\ndef change(): g.__defaults__ = spare",
+    "the code of a function": "def change(): g.__code__ = h.__code__",
+    "an attribute of the class": "def change(): A.n = 7",
+    "a global": "def change():\n    global k\n    k = 7",
+    "a tensor that needs a gradient": "def change(): w.requires_grad_()",
+    "the data of a tensor": "other = torch.ones(1)\ndef change(): w.data = other",
+    "a hook": "hook = lambda m, i, o: o + 1\ndef change(): net._forward_hooks[1] = hook",
+}
+CALM_PROGRAM = """
+class A: n = 1
+class Slotted: __slots__ = "s",
+slotted = Slotted()
+slotted.s, k, w, net = 1, 1, torch.ones(3), nn.Linear(3, 3)
+objects, items = {i: A() for i in range(80)}, [1, 2]
+for i, o in objects.items():
+    o.m = i
+spare_object = A()
+spare_object.m = 90
+def make():
+    n = 1
+    def get(): return n
+    def put(value):
+        nonlocal n
+        n = value
+    return get, put
+get, put = make()
+def g(a=1): return a
+def h(a=1): return a * 2
+def f(x):
+    for o in objects.values():
+        x = x + o.n * o.m
+    return net(x) * w + slotted.s + get() + g() + k + items[1], w.requires_grad
+"""
+
+
+@pytest.mark.parametrize("name", CALM)
+def test_change_is_noticed_where_no_dict_was_changed(name: str) -> None:
+    ours, eager = world(CALM_PROGRAM + CALM[name]), world(CALM_PROGRAM + CALM[name])
+    f, (x,) = magneto.compile(ours["f"], backend="eager"), ours["args"]
+    change, change_eager = ours["change"], eager["change"]
+    for _ in range(4):
+        f(x)
+    before = [entry.entry.guard_figures()["calm"] for entry in magneto.cache_entries(f)]
+    for _ in range(4):
+        f(x)
+    after = [entry.entry.guard_figures()["calm"] for entry in magneto.cache_entries(f)]
+    assert after == [before[0] + 3]
+    f(x)
+    f(x)
+    change()
+    found = f(x)
+    change_eager()
+    assert show(found) == show(eager["f"](x))
+
+
 UNRELATED: dict[str, tuple[str, str]] = {
     "another global": ("n = 1\ndef f(x): return x + n", "other = 5"),
     "another attribute": ("net = nn.Linear(3, 3)\ndef f(x): return net(x)", "net.note = 'seen'"),

@@ -47,6 +47,8 @@ def small(cls: Any) -> Any:
     for key in ("hidden_sizes", "num_attention_heads", "num_heads", "depths"):
         if isinstance(have.get(key), (tuple, list)):
             found[key] = [8 * (i + 1) if key == "hidden_sizes" else 1 for i in range(len(have[key]))]
+    if "num_key_value_heads" in have:  # where it is None, some models mean the number of heads, and some fail
+        found["num_key_value_heads"] = SMALL["num_key_value_heads"]
     if isinstance(have.get("layer_types"), list):
         found["layer_types"] = [have["layer_types"][0], have["layer_types"][-1]]
     return cls(**{"pad_token_id": 0, **found})
