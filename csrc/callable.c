@@ -505,6 +505,7 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     capture->untold = try->untold;
     capture->allow_scalars = self->fullgraph || mg_callable_scalars;
     capture->allow_shapes = self->fullgraph || mg_callable_shapes;
+    capture->foreign = self->compile != Py_None;
     capture->changing = subject->changing;
     PyObject *result = subject->frame != NULL
                            ? mg_trace_frame(capture, subject->frame, subject->next, subject->sp)

@@ -145,6 +145,7 @@ struct MgCapture {
     PyObject *symbols; /* strong: the session that symbolic values belong to; NULL while there are none */
     int allow_scalars; /* x.item() may become a symbol */
     int allow_shapes;  /* so may the sizes of x.nonzero() */
+    int foreign;       /* a backend gets the graph: it is not run as it is */
     int wrote;         /* a tensor from outside was written to, or one that may share its memory */
     int first_write;   /* no node before this one did that */
     MgCapture *outer;  /* borrowed: of a trial, the capture that wants to know what a function does; see answer.c */

@@ -608,6 +608,11 @@ static PyObject *wrap_result(Wrapping *wrapping, PyObject *result, int node);
 static PyObject *
 wrap_tensor(Wrapping *wrapping, PyObject *meta, int node)
 {
+    int flags = ((MgMeta *)meta)->flags;
+    if (wrapping->capture->foreign && (flags & MG_META_REQUIRES_GRAD) && !(flags & MG_META_NON_LEAF)) {
+        mg_capture_abort(wrapping->capture, MG_REASON_BACKEND, "a new leaf that requires grad");
+        return NULL;
+    }
     PyObject *object = mg_twin_new((MgMeta *)meta, wrapping->capture->number);
     if (object == NULL) {
         return NULL;
@@ -747,6 +752,39 @@ spread_grad(MgCapture *capture, MgTwin *changed)
     return MG_OK;
 }
 
+/* The number of elements, -1 if it depends on data. */
+static Py_ssize_t
+count_elements(const MgMeta *meta)
+{
+    Py_ssize_t count = 1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(meta->sizes); i++) {
+        PyObject *size = PyTuple_GET_ITEM(meta->sizes, i);
+        if (!PyLong_CheckExact(size)) {
+            return -1;
+        }
+        count *= PyLong_AsSsize_t(size);
+    }
+    return count;
+}
+
+/* A backend such as AOTAutograd takes tensors as they are when the graph starts: in its hands they would neither become
+ * leaves that require grad, nor larger. MG_ERR if an operation changed one so, and the graph is not run as it is. */
+static int
+check_change(MgCapture *capture, const MgMeta *before, const MgMeta *now)
+{
+    if (!capture->foreign) {
+        return MG_OK;
+    }
+    int switched = (before->flags ^ now->flags) & MG_META_REQUIRES_GRAD;
+    if (switched && !((before->flags | now->flags) & MG_META_NON_LEAF)) {
+        return mg_capture_abort(capture, MG_REASON_BACKEND, "a leaf %s to require grad",
+                                now->flags & MG_META_REQUIRES_GRAD ? "comes" : "ceases");
+    }
+    return count_elements(before) == count_elements(now)
+               ? MG_OK
+               : mg_capture_abort(capture, MG_REASON_BACKEND, "a tensor comes to have more elements, or fewer");
+}
+
 /* Metadata that an in-place operation changed: a sequence of (position, Meta). */
 static int
 apply_changes(MgCapture *capture, PyObject *changes, PyObject *twins)
@@ -760,6 +798,9 @@ apply_changes(MgCapture *capture, PyObject *changes, PyObject *twins)
         }
         MgTwin *twin = mg_twin_of(object);
         int before = twin->meta->flags;
+        if (check_change(capture, twin->meta, (const MgMeta *)PyTuple_GET_ITEM(change, 1)) < 0) {
+            return MG_ERR;
+        }
         Py_SETREF(twin->meta, (MgMeta *)Py_NewRef(PyTuple_GET_ITEM(change, 1)));
         if ((twin->meta->flags & MG_META_NON_LEAF) && !(before & MG_META_REQUIRES_GRAD) &&
             spread_grad(capture, twin) < 0) {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
+import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -126,6 +128,8 @@ class Compiler:
         module, inputs = _graph.build(
             entry, FakeTensorMode(shape_env=shapes), lazy=True, function=self.function
         )
+        if all("example_value" not in node.meta for node in module.graph.nodes):
+            return None  # it only changes torch's state: nothing for a backend either
         number = CompileId(frame_id=next(_numbers), frame_compile_id=0)
         module.meta["dynamo_compile_id"] = number
         module.meta["backend_id"] = f"__compiled_fn_{number.frame_id}"
@@ -137,7 +141,7 @@ class Compiler:
         for node, tensor in zip(module.graph.nodes, inputs, strict=False):  # the placeholders come first
             context.tensor_to_context[tensor] = _static_shape(tensor, node._dynamo_source)
         try:
-            with compile_context(CompileContext(number)), tracing(context):
+            with _kept_state(), compile_context(CompileContext(number)), tracing(context):
                 compiled = self._chosen()(module, inputs)
             if not callable(compiled):
                 raise TypeError(f"a backend must give a callable, and this one gave {compiled!r}")
@@ -151,6 +155,31 @@ class Compiler:
         check = _guard_on_inputs(context, module, inputs)
         compiled = _not_lazy(compiled)
         return compiled if check is None else (compiled, check)
+
+
+@contextlib.contextmanager
+def _kept_state() -> Iterator[None]:
+    """Put back what compiling may change and the program would notice: random numbers, and torch's settings.
+
+    A backend may run the graph, and AOTAutograd leaves the grad mode as the graph leaves it.
+    """
+    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    deterministic = torch.get_deterministic_debug_mode()
+    casts = [
+        (name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")
+    ]
+    numbers, generator = random.getstate(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(generator)
+        random.setstate(numbers)
+        for name, enabled, cast in casts:
+            torch.set_autocast_enabled(name, enabled)
+            torch.set_autocast_dtype(name, cast)
+        torch.set_deterministic_debug_mode(deterministic)
+        torch.set_default_dtype(dtype)
+        torch._C._set_grad_enabled(grad)
 
 
 def _static_shape(tensor: torch.Tensor, source: Any) -> Any:

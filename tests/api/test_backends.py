@@ -286,3 +286,110 @@ def test_inside_a_transform_of_functorch() -> None:
         assert torch.equal(compiled(x), f(x))
         with torch.no_grad():
             assert torch.equal(compiled(x), f(x))
+
+
+def grow(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x, out=out) + 1
+
+
+def switch_argument(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    weight.requires_grad_(not weight.requires_grad)
+    return y * weight
+
+
+def switch_result(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    y = (x * weight).requires_grad_()
+    return y, y.sin()
+
+
+def make_leaf(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    y = torch.zeros(3, requires_grad=True)
+    return y, x * y + weight
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=KEPT)])
+@pytest.mark.parametrize("function", [grow, switch_argument, switch_result, make_leaf])
+def test_changes_of_tensors_that_backends_do_not_follow(function, backend) -> None:
+    """Tensors that get another size, and leaves that come to require grad: the graph ends before that."""
+
+    def observe(f):
+        x, weight = torch.arange(3.0), torch.empty(0) if function is grow else torch.ones(3)
+        seen = []
+        for _ in range(2):
+            results = f(x, weight)
+            tensors = [x, weight, *(results if isinstance(results, tuple) else (results,))]
+            seen.append([(t.tolist(), t.requires_grad, t.is_leaf) for t in tensors])
+        return seen
+
+    assert observe(magneto.compile(function, backend=backend)) == observe(function)
+    if backend != "eager":
+        with pytest.raises(exc.Unsupported, match="backends do not follow"):
+            observe(magneto.compile(function, backend=backend, fullgraph=True))
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=KEPT)])
+def test_break_where_gradients_are_off(backend, capsys) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            print("here")
+            y = x.sin()
+        return (x + y).cos()
+
+    compiled = magneto.compile(f, backend=backend)
+    for _ in range(2):
+        x = torch.arange(3.0, requires_grad=True)
+        compiled(x).sum().backward()
+        assert torch.is_grad_enabled()
+        ours, x.grad = x.grad, None
+        f(x).sum().backward()
+        assert torch.equal(ours, x.grad)
+
+
+def test_state_is_not_what_the_backend_leaves() -> None:
+    import random
+
+    calls = []
+
+    def backend(module, inputs):
+        calls.append(torch.rand(1).item() + random.random())
+        module(*inputs)
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        torch.set_autocast_enabled("cpu", True)
+        return module.forward
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.rand(3) + x
+
+    compiled = magneto.compile(f, backend=backend)
+    for seed in range(2):
+        random.seed(seed)
+        torch.manual_seed(seed)
+        eager = f(torch.ones(3)), torch.rand(1), random.random()
+        random.seed(seed)
+        torch.manual_seed(seed)
+        ours = compiled(torch.ones(3)), torch.rand(1), random.random()
+        assert all(a == b if isinstance(a, float) else torch.equal(a, b) for a, b in zip(ours, eager))
+        assert torch.is_grad_enabled()
+        assert not torch.is_autocast_enabled("cpu")
+        assert torch.get_default_dtype() is torch.float32
+    assert len(calls) == 1
+
+
+def test_graph_that_only_changes_the_state_is_not_for_a_backend(capsys) -> None:
+    seen = []
+
+    def backend(module, inputs):
+        seen.append(module)
+        return module.forward
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            print("here")
+            return x.sin()
+
+    compiled = magneto.compile(f, backend=backend)
+    assert not compiled(torch.ones(2, requires_grad=True)).requires_grad
+    assert torch.is_grad_enabled()
+    assert len(seen) == 1
