@@ -291,6 +291,26 @@ is_changed(MgCapture *capture, const MgRecord *record)
     return 0;
 }
 
+int
+mg_answer_lives(MgCapture *capture, const MgRecord *record)
+{
+    const MgSource *source = record->source;
+    PyObject *object = record->object;
+    for (; source->base != NULL; source = source->base) {
+        object = source->base->raw;
+        const MgRecord *owner = object == NULL ? NULL : mg_world_record(capture, object);
+        int changed = owner == NULL ? 0 : is_changed(capture, owner);
+        if (changed != 0) {
+            return changed < 0 ? -1 : 0;
+        }
+    }
+    if (source->kind != MG_SOURCE_LOCAL) {
+        return 1;
+    }
+    PyObject *held = capture->root->localsplus[source->index];
+    return held != NULL && object != NULL && mg_world_identity(capture, held) == object;
+}
+
 /* 1 if captured code has written to a tensor from outside so far, or drawn random numbers. */
 static int
 has_used_tensors(const MgCapture *capture)

@@ -32,4 +32,8 @@ PyObject *mg_answer_cached(MgCapture *capture, PyObject *callable, PyObject *con
 PyObject *mg_answer_dispatch(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ssize_t count,
                              PyObject *kwnames);
 
+/* 1 if an outside object is still held where it was found, by nothing that captured code has changed: then it lives, not
+ * only because the capture holds it. -1 with an exception. */
+int mg_answer_lives(MgCapture *capture, const MgRecord *record);
+
 #endif

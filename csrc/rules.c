@@ -1531,6 +1531,10 @@ call_weakref(MgCapture *capture, PyObject *reference)
     if (mg_world_record(capture, reference) == NULL || record == NULL || record->object != object) {
         return unknown_call(capture, reference);
     }
+    int lives = mg_answer_lives(capture, record);
+    if (lives <= 0) {
+        return lives < 0 ? NULL : unknown_call(capture, reference);
+    }
     PyObject *view = mg_world_touch(capture, Py_NewRef(object));
     if (view != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, object) < 0) {
         Py_CLEAR(view);

@@ -325,6 +325,13 @@ activate(MgCapture *capture, MgRecord *record)
     }
 }
 
+/* 1 for what captured code may have in its hands although nothing but its type is guarded: see enter_point. */
+static int
+is_in_slot(const MgRecord *record)
+{
+    return record->kind == MG_KIND_OPAQUE && record->source != NULL && record->source->kind == MG_SOURCE_LOCAL;
+}
+
 PyObject *
 mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
 {
@@ -354,12 +361,14 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
             }
         }
         if (record->provisional) {
-            record->source = source;
+            if (!is_in_slot(record)) {
+                record->source = source;
+            }
             if (activate(capture, record) < 0) {
                 return NULL;
             }
         }
-        else if (record->source != source) {
+        if (record->source != source) {
             int constant = record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_OPAQUE;
             if ((constant ? mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object)
                           : mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, record->source)) < 0) {
@@ -1004,7 +1013,9 @@ enter_point(MgCapture *capture, MgFrame *frame)
         if (!mg_is_plain_value(value) && !mg_is_singleton(value) && !Py_IS_TYPE(value, &PyMethod_Type) &&
             !Py_IS_TYPE(value, mg_torch.device) && !mg_rules_is_value_type(Py_TYPE(value)) &&
             mg_world_find(capture, value) == NULL && kind_of(value, source) == MG_KIND_OPAQUE) {
-            if (new_record(capture, value, source, MG_KIND_OPAQUE, 1) == NULL) { /* an iterator, say: not guarded */
+            /* an iterator, say: which one it is is not guarded before captured code looks at it */
+            if (mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)Py_TYPE(value)) < 0 ||
+                new_record(capture, value, source, MG_KIND_OPAQUE, 1) == NULL) {
                 return MG_ERR;
             }
             continue;

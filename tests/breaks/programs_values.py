@@ -589,4 +589,56 @@ def f(x):
     print("between")
     b = torch.rand(3)
     return a, b, x + 1
+### type of an object of a C class after a break
+def f(x, q):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2, type(q).__name__, isinstance(q, KeyError), q is None, callable(q)
+---
+f(X, ValueError(1))
+f(X, KeyError(1))
+f(X, None)
+f(X, print)
+f(X, 3)
+### an object of a C class that is also elsewhere, after a break
+from decimal import Decimal
+G, H = Decimal(3), Decimal(4)
+def f(x, q, o):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2, q is G, q in [G], q is o, len({q, o}), q
+---
+f(X, G, H)
+f(X, H, H)
+f(X, H, G)
+f(X, Decimal(3), H)
+f(X, G, G)
+G = H
+f(X, H, H)
+### exceptions of several classes in a loop
+def f(x, errors):
+    names = []
+    for error in errors:
+        x = x + 1
+        print("one")
+        names.append(type(error).__name__)
+    return x, names
+---
+f(X, [ValueError(1), KeyError(2), ExceptionGroup("all", [ValueError(3)])])
+f(X, [KeyError(1), ValueError(2)])
+### weak references to what is let go after a break
+import weakref
+class A: pass
+def f(x):
+    items, one, other = [A(), A()], A(), A()
+    references = [weakref.ref(each) for each in (*items, one, other)]
+    y = x + 1
+    torch._dynamo.graph_break()
+    items.pop()
+    y = y * 2
+    del one
+    return y, [reference() is None for reference in references], references[3]() is other, len(items)
+---
+f(X)
+f(X)
 """)
