@@ -11,6 +11,7 @@
 #include "lazy.h"
 #include "record.h"
 #include "rules.h"
+#include "settable.h"
 #include "shadow.h"
 #include "structure.h"
 #include "world.h"
@@ -108,41 +109,77 @@ list_effects(Maker *maker, MgRecord *record)
     return result;
 }
 
-/* The whole content of a container becomes that of `content`, which it steals; NULL if that could not be made. */
+/* The whole content of a container becomes that of `content`, which it steals; NULL if that could not be made. `before` says
+ * where a set has its items, or is NULL. */
 static int
-replace_effect(Maker *maker, MgRecord *record, PyObject *content)
+replace_effect(Maker *maker, MgRecord *record, PyObject *before, PyObject *content)
 {
     int result = content == NULL || PyList_Append(maker->planner.capture->keep, content) < 0
                      ? MG_ERR
-                     : add_effect(maker, MG_EFFECT_REPLACE, record->source, NULL, 0, content);
+                     : add_effect(maker, MG_EFFECT_REPLACE, record->source, before, 0, content);
     Py_XDECREF(content);
     return result;
+}
+
+/* How many of the first keys of a dict are keys of another in the same order. */
+static Py_ssize_t
+count_kept(PyObject *now, PyObject *before)
+{
+    MgDictWalk a = {0}, b = {0};
+    PyObject *key, *value, *old_key, *old_value;
+    Py_ssize_t count = 0;
+    while (mg_dict_next(now, &b, &key, &value)) {
+        int found = 0;
+        while (!found && mg_dict_next(before, &a, &old_key, &old_value)) {
+            found = key == old_key;
+        }
+        if (!found) {
+            break;
+        }
+        count++;
+    }
+    return count;
+}
+
+/* Deletes the keys of the outside dict that are not among the first `kept` of its shadow. */
+static int
+delete_effects(Maker *maker, MgRecord *record, Py_ssize_t kept)
+{
+    MgDictWalk a = {0}, b = {0};
+    PyObject *key = NULL, *value, *old_key, *old_value;
+    int pending = kept > 0 && mg_dict_next(record->view, &b, &key, &value);
+    while (mg_dict_next(record->object, &a, &old_key, &old_value)) {
+        if (pending && key == old_key) {
+            pending = --kept > 0 && mg_dict_next(record->view, &b, &key, &value);
+        }
+        else if (add_effect(maker, MG_EFFECT_DICT_SET, record->source, old_key, 0, NULL) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
 }
 
 static int
 dict_effects(Maker *maker, MgRecord *record)
 {
     PyObject *before = record->object, *now = record->view;
-    MgDictWalk a = {0}, b = {0};
-    PyObject *key, *value, *old_key, *old_value;
-    /* the old keys must be the first of the new ones, in the same order */
-    int in_order = 1;
-    while (in_order && mg_dict_next(before, &a, &old_key, &old_value)) {
-        in_order = mg_dict_next(now, &b, &key, &value) && key == old_key;
-    }
-    if (!in_order) {
+    MgDictWalk walk = {0};
+    PyObject *key, *value;
+    Py_ssize_t kept = count_kept(now, before);
+    if (kept == 0 && PyDict_GET_SIZE(before) > 0) {
         PyObject *copy = PyDict_New();
-        b = (MgDictWalk){0};
-        while (copy != NULL && mg_dict_next(now, &b, &key, &value)) {
+        while (copy != NULL && mg_dict_next(now, &walk, &key, &value)) {
             if (PyDict_SetItem(copy, key, value) < 0) {
                 Py_CLEAR(copy);
             }
         }
-        return replace_effect(maker, record, copy);
+        return replace_effect(maker, record, NULL, copy);
     }
-    b = (MgDictWalk){0};
-    while (mg_dict_next(now, &b, &key, &value)) {
-        PyObject *old = PyDict_GetItemWithError(before, key);
+    if (delete_effects(maker, record, kept) < 0) {
+        return MG_ERR;
+    }
+    for (Py_ssize_t i = 0; mg_dict_next(now, &walk, &key, &value); i++) {
+        PyObject *old = i < kept ? PyDict_GetItemWithError(before, key) : NULL;
         if (old != NULL && is_unchanged(maker->planner.capture, value, old)) {
             continue;
         }
@@ -176,6 +213,21 @@ same_items(PyObject *before, PyObject *now)
     return same;
 }
 
+/* 1 if the items of a set have the same hashes in each call. */
+static int
+has_fixed_hashes(PyObject *set)
+{
+    Py_ssize_t position = 0;
+    PyObject *item;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(set, &position, &item, &hash)) {
+        if (!mg_is_plain_value(item)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static int
 set_effects(Maker *maker, MgRecord *record)
 {
@@ -183,7 +235,13 @@ set_effects(Maker *maker, MgRecord *record)
     if (same != 0) {
         return same < 0 ? MG_ERR : MG_OK;
     }
-    return replace_effect(maker, record, PySet_New(record->view));
+    PyObject *places = has_fixed_hashes(record->view) ? mg_set_places(record->object) : NULL;
+    if (places == NULL && PyErr_Occurred()) {
+        return MG_ERR;
+    }
+    int result = replace_effect(maker, record, places, mg_set_copy(&PySet_Type, record->view));
+    Py_XDECREF(places);
+    return result;
 }
 
 static int
@@ -194,7 +252,7 @@ deque_effects(Maker *maker, MgRecord *record)
     for (Py_ssize_t i = 0; same && i < size; i++) {
         same = is_unchanged(maker->planner.capture, mg_deque_item(record->view, i), mg_deque_item(record->object, i));
     }
-    return same ? MG_OK : replace_effect(maker, record, PySequence_List(record->view));
+    return same ? MG_OK : replace_effect(maker, record, NULL, PySequence_List(record->view));
 }
 
 static int
@@ -253,13 +311,13 @@ collect_effects(Maker *maker)
 }
 
 static int
-replace_content(PyObject *target, PyObject *content)
+replace_content(PyObject *target, PyObject *before, PyObject *content)
 {
+    if (PyAnySet_Check(target)) {
+        return mg_set_become(target, content, before);
+    }
     if (mg_shadow_clear(target) < 0) {
         return MG_ERR;
-    }
-    if (PyAnySet_Check(target)) {
-        return _PySet_Update(target, content);
     }
     if (PyDict_Check(target)) {
         Py_ssize_t position = 0;
@@ -301,7 +359,7 @@ apply_effect(const MgEffect *effect, PyObject *target, PyObject *key, PyObject *
         case MG_EFFECT_LIST_EXTEND:
             return PyList_SetSlice(target, PyList_GET_SIZE(target), PyList_GET_SIZE(target), value);
         case MG_EFFECT_REPLACE:
-            return replace_content(target, value);
+            return replace_content(target, key, value);
     }
     return -1;
 }

@@ -8,9 +8,11 @@
 #include "lazy.h"
 #include "record.h"
 #include "rules.h"
+#include "settable.h"
 #include "shadow.h"
 #include "symbol.h"
 #include "world.h"
+#include "worldbase.h"
 
 #include <structmember.h>
 
@@ -125,6 +127,30 @@ is_half_made(const MgPlan *plan, int index)
            ((PyTypeObject *)node->object)->tp_hash != PyBaseObject_Type.tp_hash;
 }
 
+/* Notes where a set has its items, if a set that is made of them has them elsewhere. MG_OK or MG_ERR. */
+static int
+note_places(MgPlanNode *node, PyObject *set)
+{
+    Py_ssize_t position = 0;
+    PyObject *item;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(set, &position, &item, &hash)) {
+        if (!mg_is_plain_value(item)) { /* its hash may be another one next time */
+            return MG_OK;
+        }
+    }
+    PyObject *places = mg_set_places(set), *items = PySequence_Tuple(set);
+    PyObject *other = items == NULL ? NULL : PySet_New(items);
+    if (places != NULL && other != NULL && !mg_set_has_places(other, places)) {
+        node->places = Py_NewRef(places);
+    }
+    int status = places == NULL || other == NULL ? MG_ERR : MG_OK;
+    Py_XDECREF(places);
+    Py_XDECREF(items);
+    Py_XDECREF(other);
+    return status;
+}
+
 static int
 add_set(MgPlanner *planner, PyObject *value)
 {
@@ -143,8 +169,24 @@ add_set(MgPlanner *planner, PyObject *value)
     }
     if (node >= 0) {
         planner->plan->nodes[node].complete = 1;
+        return note_places(&planner->plan->nodes[node], value) < 0 ? -1 : node;
     }
     return node;
+}
+
+/* A set of the items, in the places that it had when it was captured. New. */
+static PyObject *
+make_set(const MgPlanNode *node, PyObject *items)
+{
+    PyObject *made = node->places == NULL                            ? NULL
+                     : node->object == (PyObject *)&PyFrozenSet_Type ? PyFrozenSet_New(NULL)
+                                                                     : PySet_New(NULL);
+    int done = made == NULL ? 0 : mg_set_fill(made, &PyTuple_GET_ITEM(items, 0), node->places);
+    if (done > 0) {
+        return made;
+    }
+    Py_XDECREF(made);
+    return done < 0 ? NULL : PyObject_CallOneArg(node->object, items);
 }
 
 /* The items of a dict, as a node whose type is `type`. `value` identifies the node. */
@@ -261,7 +303,7 @@ content_of(PyObject *value, PyTypeObject *base)
         }
         return content;
     }
-    return PyAnySet_Check(value) ? PySet_New(value) : NULL;
+    return PyAnySet_Check(value) ? mg_set_copy(&PySet_Type, value) : NULL;
 }
 
 static PyTypeObject *
@@ -424,6 +466,12 @@ add_iterator(MgPlanner *planner, PyObject *value)
         if (dict != NULL) {
             return add_dict_iterator(planner, value, dict, consumed, changed);
         }
+        dict = PyDict_New(); /* it is at its end, and stays there: as one over a dict that nobody has */
+        int node = dict == NULL || PyList_Append(planner->capture->keep, dict) < 0
+                       ? -1
+                       : add_dict_iterator(planner, value, dict, 0, 0);
+        Py_XDECREF(dict);
+        return node;
     }
     PyObject *reduced = PyObject_CallMethod(value, "__reduce__", NULL);
     if (reduced == NULL) {
@@ -865,7 +913,7 @@ build_fresh(Build *context, int index)
                 }
                 PyTuple_SET_ITEM(items, i, Py_NewRef(item));
             }
-            PyObject *made = items == NULL ? NULL : PyObject_CallOneArg(node->object, items);
+            PyObject *made = items == NULL ? NULL : make_set(node, items);
             Py_XDECREF(items);
             return keep_made(slot, made);
         }
@@ -997,6 +1045,7 @@ mg_plan_free(MgPlan *plan)
 {
     for (int i = 0; i < plan->count; i++) {
         Py_XDECREF(plan->nodes[i].object);
+        Py_XDECREF(plan->nodes[i].places);
         PyMem_Free(plan->nodes[i].parts);
     }
     PyMem_Free(plan->nodes);

@@ -16,6 +16,7 @@
 #include "record.h"
 #include "route.h"
 #include "rules.h"
+#include "settable.h"
 #include "shadow.h"
 #include "symbol.h"
 #include "worldbase.h"
@@ -710,7 +711,7 @@ expose_record(MgCapture *capture, MgRecord *record)
     if (status == MG_OK) {
         status = record->kind == MG_KIND_DICT ? expose_dict(capture, record, shadow)
                  : record->kind == MG_KIND_SET
-                     ? (_PySet_Update(shadow, object) < 0 ? MG_ERR : expose_set(capture, record, shadow))
+                     ? (mg_set_copy_into(shadow, object) < 0 ? MG_ERR : expose_set(capture, record, shadow))
                      : expose_sequence(capture, record, shadow);
     }
     Py_DECREF(shadow);

@@ -28,6 +28,17 @@ def f(x, n):
 f(X, 1)
 f(X, 2)
 f(X, 1)
+### the class of what lies on the stack
+it, keys = iter([1]), {}.keys()
+def f(x, v):
+    return x + 1, str(type(v)), type(v) is int, isinstance(v, (str, type(keys)))
+---
+f(X, 3)
+f(X, keys)
+f(X, 3)
+f(X, it)
+f(X, 3)
+f(X, {}.keys())
 ### keys of a pattern
 class K:
     a, b = "a", "b"

@@ -986,6 +986,57 @@ f(X)
 [type(v).__name__ for v in s]
 f(X)
 [type(v).__name__ for v in s]
+### where the items of a set lie
+def made(kind):
+    if kind == 0: return set(range(100))
+    s = set(range(100)) if kind == 1 else set()
+    if kind == 1: s.difference_update(v for v in range(100) if v not in (3, 5, 40, 64))
+    for v in (16, 8, 0, 32, 24): s.add(v)
+    if kind == 3: s.discard(0); s.add(0)
+    return s
+def f(x, what):
+    if what == 0:
+        for v in range(100):
+            if v not in (3, 5, 64): s.discard(v)
+    elif what == 1: s.add(7)
+    elif what == 2: s.discard(40); s.add(40)
+    elif what == 3: s.pop()
+    own = set(s)
+    for v in (48, 56, 72): own.add(v)
+    own.discard(8)
+    return x + 1, list(s), str(s), own, list(own), frozenset(own)
+---
+s = made(0)
+(lambda r: (r[1:3], list(r[3]), list(r[5]), list(s)))(f(X, 0))
+s = made(0)
+(lambda r: (r[1:3], list(r[3]), list(r[5]), list(s)))(f(X, 0))
+s = made(1)
+(lambda r: (r[1:3], list(r[3]), list(r[5]), list(s)))(f(X, 1))
+s = made(1)
+(lambda r: (r[1:3], list(r[3]), list(r[5]), list(s)))(f(X, 1))
+s = made(2)
+(lambda r: (r[1:3], list(r[3]), list(r[5]), list(s)))(f(X, 2))
+s = made(2)
+(lambda r: (r[1:3], list(r[3]), list(r[5]), list(s)))(f(X, 2))
+s = made(3)
+(lambda r: (r[1:3], list(r[3]), list(r[5]), list(s)))(f(X, 3))
+s = made(3)
+(lambda r: (r[1:3], list(r[3]), list(r[5]), list(s), s.pop(), s.pop()))(f(X, 3))
+(lambda r: (r[1:3], list(r[3]), list(r[5]), list(s), s.pop(), s.pop()))(f(X, 3))
+### the keys that stay are those of the dict
+def keys(): return [tuple([n, "k"]) for n in range(4)]
+own = keys()
+d = dict.fromkeys(own, 1)
+def f(x):
+    d[1, "k"] = d.pop((1, "k"))
+    return x + 1
+---
+f(X)
+[[k is o for o in own] for k in d]
+own = keys()
+d = dict.fromkeys(own, 1)
+f(X)
+[[k is o for o in own] for k in d]
 ### a deque is rotated
 q = collections.deque([1, 2, 3], maxlen=3)
 def f(x, n):

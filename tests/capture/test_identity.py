@@ -284,6 +284,14 @@ def f(x, o):
 (lambda r: (r[1]([1, 2]), r[2](A(8)), r[3](A(9))))(f(X, A(0)))
 (lambda r: (r[1]([1, 2]), r[2](A(8)), r[3](A(9))))(f(X, A(0)))
 (lambda r: (r[1]([1, 2]), r[2](A(8)), r[3](A(9))))(f(X, A(1)))
+### iterators that are at their end
+def f(x, d):
+    its = iter(d), iter(d.values()), iter(d.items())
+    return x + 1, [list(i) for i in its], its
+---
+[(type(i).__name__, next(i, 5)) for i in f(X, {})[2]]
+[(type(i).__name__, next(i, 5)) for i in f(X, {1: 2})[2]]
+[(type(i).__name__, next(i, 5)) for i in f(X, {1: 2})[2]]
 ### all parts of a function
 def f(x, n):
     def g(a: x, b: [1] = 2, *, c: "y" = 3) -> (x + 1): "doc"
