@@ -1183,8 +1183,13 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         case RULE_NATIVE:
             return call_native(capture, callable, args, count, kwnames);
         case RULE_OPERATOR:
-            return any_twin(args, count) ? mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames)
-                                         : call_native(capture, callable, args, count, kwnames);
+            if (!any_twin(args, count)) {
+                return call_native(capture, callable, args, count, kwnames);
+            }
+            if (!mg_is_twin(args[0]) && !mg_is_number(args[0]) && !mg_rules_is_number(args[0])) {
+                return unknown_call(capture, callable); /* an operation of what is no tensor, such as a dict */
+            }
+            return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);
         case RULE_ABS:
             return any_twin(args, count)
                        ? mg_record_call(capture, MG_NODE_FUNCTION, rules.operator_abs, args, count, kwnames)
@@ -1564,6 +1569,11 @@ bind_again(MgCapture *capture, PyObject *method, PyObject *self)
     if (self == NULL || PyModule_Check(self) || PyType_Check(self) || mg_is_twin(self)) {
         return Py_NewRef(method);
     }
+    PyObject *touched = mg_world_touch(capture, Py_NewRef(method)); /* guarded from now on */
+    if (touched == NULL) {
+        return NULL;
+    }
+    Py_DECREF(touched);
     /* a method from outside holds an object from outside */
     PyObject *view = mg_world_record(capture, method) != NULL ? mg_world_adopt(capture, self) : Py_NewRef(self);
     PyObject *seen = view == NULL ? NULL : mg_world_expose(capture, view);

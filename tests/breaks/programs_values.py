@@ -641,4 +641,13 @@ def f(x):
 ---
 f(X)
 f(X)
+### a method of an outside dict after a break
+def f(x, m):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2, m("a")
+---
+f(X, {"a": 1}.get)
+f(X, {"a": 2}.get)
+f(X, "aba".count)
 """)

@@ -1039,6 +1039,17 @@ f(X)
 f(Y)
 A.m = A.n
 f(X)
+### a tensor stored by the module operator
+D, L = {"a": 1}, [1, 2]
+def f(x):
+    y = x + 1
+    operator.setitem(D, "z", y)
+    operator.setitem(L, 0, y * 2)
+    operator.iadd(L, y)
+    return y * 3, len(L)
+---
+f(X)
+f(X)
 """)
 
 # Programs that are not captured: eager gives the same result, and this is why.
@@ -1047,6 +1058,7 @@ NOT_CAPTURED = {
     "lru raising": "a cached function that raises is called again each time: nothing is remembered",
     "lru after write": "a cached function runs for real, and must not miss what captured code has written",
     "a question about data with an answer that is no tensor": "the answer is in the data",
+    "a tensor stored by the module operator": "an operation of what is no tensor is a break",
     "grad store": "writes to gradients are not held back yet",
 }
 
