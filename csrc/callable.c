@@ -6,6 +6,7 @@
 
 #include "control.h"
 #include "hook.h"
+#include "layout.h"
 #include "rules.h"
 #include "stance.h"
 #include "trace.h"
@@ -716,11 +717,16 @@ call_plainly(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *k
 
 /* ---- stances ---- */
 
-/* A call that no entry fits, under a stance other than the default. 1 if it is to be captured, 0 if it is to be made in
+/* Whether a call that no entry fits is to be captured: not under a mode of the program's, which would see how that is
+ * done. 1 if it is to be captured, 0 if it is to be made in
  * CPython, -1 with an exception. */
 static int
 may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code)
 {
+    int modes = mg_layout_has_modes();
+    if (modes != 0) {
+        return modes < 0 ? -1 : 0;
+    }
     switch (stance) {
         case MG_STANCE_EAGER_ON_RECOMPILE:
             return 0;
@@ -817,9 +823,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
             goto done;
         }
     }
-    int wanted = stance == MG_STANCE_DEFAULT || fits == 0
-                     ? 1
-                     : may_capture(self, stance, (PyCodeObject *)PyFunction_GET_CODE(function));
+    int wanted = fits == 0 ? 1 : may_capture(self, stance, (PyCodeObject *)PyFunction_GET_CODE(function));
     if (wanted < 0) {
         goto done;
     }
@@ -1046,9 +1050,8 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     }
     if (found == 0 || found == 2) {
         MgStance stance = mg_stance_get();
-        int wanted = stance == MG_STANCE_DEFAULT || stance == MG_STANCE_EAGER_THEN_COMPILE
-                         ? 1
-                         : may_capture(self, stance, frame->f_code);
+        int wanted =
+            may_capture(self, stance == MG_STANCE_EAGER_THEN_COMPILE ? MG_STANCE_DEFAULT : stance, frame->f_code);
         if (wanted <= 0) {
             return wanted < 0 ? MG_CONTINUE_ERROR : MG_CONTINUE_PLAIN;
         }

@@ -289,6 +289,30 @@ mg_layout_knows_state(void)
 }
 
 int
+mg_layout_has_modes(void)
+{
+    if (MG_LIKELY(cxx.known) && cxx.function_modes() == 0 && cxx.dispatch_modes() == 0) {
+        return 0;
+    }
+    PyObject *core = PyImport_ImportModule("torch._C");
+    PyObject *number = core == NULL ? NULL : PyObject_CallMethod(core, "_len_torch_dispatch_stack", NULL);
+    int found = number == NULL ? -1 : PyObject_IsTrue(number);
+    if (found == 0) {
+        Py_SETREF(number, PyObject_CallMethod(core, "_len_torch_function_stack", NULL));
+        Py_ssize_t count = number == NULL ? -1 : PyLong_AsSsize_t(number);
+        found = count < 0 ? -1 : 0;
+        for (Py_ssize_t i = 0; found == 0 && i < count; i++) {
+            PyObject *mode = PyObject_CallMethod(core, "_get_function_stack_at", "n", i);
+            found = mode == NULL ? -1 : strcmp(Py_TYPE(mode)->tp_name, "DeviceContext") != 0;
+            Py_XDECREF(mode);
+        }
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(core);
+    return found;
+}
+
+int
 mg_layout_read_state(MgState *state)
 {
     if (MG_UNLIKELY(!cxx.known) || cxx.function_modes() != 0 || cxx.dispatch_modes() != 0) {

@@ -393,3 +393,46 @@ def test_graph_that_only_changes_the_state_is_not_for_a_backend(capsys) -> None:
     assert not compiled(torch.ones(2, requires_grad=True)).requires_grad
     assert torch.is_grad_enabled()
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=KEPT)])
+def test_modes_of_the_program_see_what_they_see_in_eager(backend) -> None:
+    """A mode must not see how a call is captured: under one, calls are not captured."""
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[str] = []
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function.__name__)
+            return function(*args, **(kwargs or {}))
+
+    class Operations(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        if y.sum() > 100:
+            return y
+        return y + 1
+
+    x = torch.ones(3)
+    for mode in (Functions, Operations):
+        compiled = magneto.compile(f, backend=backend)
+        for _ in range(2):
+            seen.clear()
+            with mode():
+                eager = f(x)
+            expected = seen.copy()
+            seen.clear()
+            with mode():
+                result = compiled(x)
+            assert seen == expected
+            assert torch.equal(result, eager)
+            assert torch.equal(compiled(x), eager)
+        assert len(magneto.cache_entries(compiled)) > 0
+        with torch.device("meta"):
+            assert magneto.compile(lambda: torch.ones(3) + 1, fullgraph=True, backend=backend)().is_meta
