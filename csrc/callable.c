@@ -484,8 +484,8 @@ typedef struct {
     MgReason stop_reason; /* in: the reason to stop there */
     long lost;            /* out: how far it got until something lived that can't be built again, or 0 */
     Stop why;             /* out: why it stopped */
-    int untold;           /* in: code that asks whether it is compiled is told that it is not */
-    int failed;           /* out: an operation failed in code that was told that it is compiled */
+    PyObject *untold;     /* in, borrowed: codes that are told that they are not compiled, or NULL */
+    int failed; /* out: an operation failed, or a transform was met, in code that was told that it is compiled */
 } Try;
 
 /* An entry, or NULL: with an exception, or without one if nothing came of it. */
@@ -516,7 +516,8 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     }
     int raised = capture->reason == MG_REASON_EXCEPTION && stop == 0;
     int can_break = capture->can_break && !raised;
-    if (can_break && capture->reason == MG_REASON_OPERATION_FAILED && capture->told && !capture->untold) {
+    int hard = capture->reason == MG_REASON_TRANSFORM || (capture->reason == MG_REASON_OPERATION_FAILED && can_break);
+    if (hard && capture->told) {
         try->failed = 1;
     }
     if (raised && capture->can_break && capture->interrupt == NULL && capture->node_count > 0) {
@@ -589,35 +590,61 @@ capture_until(MgCompiled *self, const Subject *subject, Try *try)
     return entry;
 }
 
-/* The same. What code does only because it is compiled may fail, as steps of some optimizers do: if it gets on when told
- * that it is not, it is told so from then on. */
+/* The codes that are told that they are not compiled, and one more: that of the function that met a transform, or None for
+ * all if an operation failed, whose arguments may come from anywhere. New set; NULL without an exception if that is among
+ * them already, or not known. */
+static PyObject *
+codes_with_last(PyObject *codes, const Stop *why)
+{
+    PyObject *code = why->reason == MG_REASON_TRANSFORM ? NULL : Py_None;
+    for (Py_ssize_t i = why->where == NULL ? 0 : PyTuple_GET_SIZE(why->where); code == NULL && i-- > 0;) {
+        PyObject *one = PyTuple_GET_ITEM(PyTuple_GET_ITEM(why->where, i), 0);
+        int is_part = PyUnicode_READ_CHAR(((PyCodeObject *)one)->co_name, 0) == '<'; /* a comprehension */
+        code = is_part ? NULL : one;
+    }
+    int known = code == NULL ? 1 : codes == NULL ? 0 : PySet_Contains(codes, code);
+    PyObject *more = known != 0 ? NULL : PySet_New(codes);
+    if (more != NULL && PySet_Add(more, code) < 0) {
+        Py_CLEAR(more);
+    }
+    return more;
+}
+
+/* The same. What code does only because it is compiled may fail, as steps of some optimizers do, or lead to a transform of
+ * functions: if it gets on when told that it is not, it is told so from then on. */
 static MgEntry *
 capture_telling(MgCompiled *self, const Subject *subject, Try *try)
 {
+    enum { LIMIT = 4 };
     try->untold = self->untold;
     MgEntry *entry = capture_until(self, subject, try);
-    if (!try->failed || PyErr_Occurred()) {
-        return entry;
-    }
-    Try other = {.untold = 1};
-    MgEntry *second = capture_until(self, subject, &other);
-    int same = PyErr_Occurred() ? -1 : other.why.reason == MG_REASON_OPERATION_FAILED;
-    if (same > 0 && try->why.where != NULL && other.why.where != NULL) {
-        same = PyObject_RichCompareBool(try->why.where, other.why.where, Py_EQ);
-    }
-    if (same != 0) {
-        Py_XDECREF(second);
-        stop_clear(&other.why);
-        if (same < 0) {
-            Py_CLEAR(entry);
+    for (int i = 0; i < LIMIT && try->failed && !PyErr_Occurred(); i++) {
+        PyObject *codes = codes_with_last(self->untold, &try->why);
+        if (codes == NULL) {
+            break;
         }
-        return entry;
+        Try other = {.untold = codes};
+        MgEntry *second = capture_until(self, subject, &other);
+        int same = PyErr_Occurred() ? -1 : other.why.reason == try->why.reason;
+        if (same > 0 && try->why.where != NULL && other.why.where != NULL) {
+            same = PyObject_RichCompareBool(try->why.where, other.why.where, Py_EQ);
+        }
+        if (same != 0) {
+            Py_DECREF(codes);
+            Py_XDECREF(second);
+            stop_clear(&other.why);
+            break;
+        }
+        Py_XSETREF(self->untold, codes);
+        Py_XDECREF(entry);
+        stop_clear(&try->why);
+        entry = second;
+        *try = other;
     }
-    self->untold = 1;
-    Py_XDECREF(entry);
-    stop_clear(&try->why);
-    *try = other;
-    return second;
+    if (PyErr_Occurred()) {
+        Py_CLEAR(entry);
+    }
+    return entry;
 }
 
 /* Something lives at the end of what was captured that can't be built again, a suspended generator say: finds the last
@@ -1134,6 +1161,7 @@ compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
     Py_VISIT(self->failed);
     Py_VISIT(self->missed);
     Py_VISIT(self->captured);
+    Py_VISIT(self->untold);
     Py_VISIT(self->stopped);
     Py_VISIT(self->dict);
     for (int i = 0; i < self->entry_count; i++) {
@@ -1189,6 +1217,7 @@ compiled_clear(MgCompiled *self)
     Py_CLEAR(self->failed);
     Py_CLEAR(self->missed);
     Py_CLEAR(self->captured);
+    Py_CLEAR(self->untold);
     Py_CLEAR(self->stopped);
     Py_CLEAR(self->dict);
     drop_entries(self);

@@ -39,16 +39,16 @@ typedef struct {
     MgDecision decision;
     MgPoint *points; /* owned */
     int point_count;
-    int profiling;   /* calls are timed */
-    int breaks;      /* graphs may end at a break */
-    int limit;       /* of entries; -1 for the common limit */
-    int fullgraph;   /* no call may run in CPython for want of a capture: each failure is told */
-    int told;        /* the limit that `missed` was told of, and does not want to hear again */
-    int untold;      /* captured code that asks whether it is compiled is told that it is not */
-    int failures;    /* aborted captures so far */
-    int warm, plain; /* a first call was left to CPython: "eager_then_compile"; only what it calls is to be captured */
-    int forced;      /* made for a forced backend: called whatever backend is forced */
-    int skip;        /* calls to be left alone before capture is tried again */
+    int profiling;    /* calls are timed */
+    int breaks;       /* graphs may end at a break */
+    int limit;        /* of entries; -1 for the common limit */
+    int fullgraph;    /* no call may run in CPython for want of a capture: each failure is told */
+    int told;         /* the limit that `missed` was told of, and does not want to hear again */
+    PyObject *untold; /* strong: codes told that they are not compiled (None: all), or NULL */
+    int failures;     /* aborted captures so far */
+    int warm, plain;  /* a first call was left to CPython: "eager_then_compile"; only what it calls is to be captured */
+    int forced;       /* made for a forced backend: called whatever backend is forced */
+    int skip;         /* calls to be left alone before capture is tried again */
     uint64_t captures, changes, runs; /* captures, changes of the lists of entries, and runs of entries, ever */
     uint64_t plain_tags[3]; /* for a compiled module: those for which its calls were seen to be plain; see wrapper.c */
     PyObject *dict;         /* strong: attributes such as __name__ and __wrapped__; or NULL */

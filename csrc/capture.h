@@ -24,7 +24,7 @@ typedef enum {
     MG_KIND_DICT,
     MG_KIND_SET,
     MG_KIND_DEQUE,
-    MG_KIND_PROXY, /* a mappingproxy: as a proxy of what captured code sees of its dict */
+    MG_KIND_PROXY,  /* a mappingproxy: as a proxy of what captured code sees of its dict */
     MG_KIND_METHOD, /* a bound method: as one over what captured code sees of its parts */
     MG_KIND_CELL,
     MG_KIND_OPAQUE, /* as itself, guarded by identity; C code may not touch it */
@@ -176,7 +176,7 @@ struct MgCapture {
     PyObject *handled;  /* borrowed: the exception that was handled when it started; NULL if none */
     int calm;           /* captured code knows that nobody handles one */
     int told;           /* captured code asked whether it is compiled, and was told so */
-    int untold;         /* it is told that it is not */
+    PyObject *untold;   /* borrowed: codes that are told that they are not, and what they call; or NULL */
 };
 
 /* The capture of this thread, or NULL. */

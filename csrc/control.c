@@ -13,7 +13,7 @@ int mg_control_overriding;
 enum { OWN_REFUSED = 3 }; /* graph_break, skip_frame and step_unsupported of torch._dynamo are refused from the start */
 
 static struct {
-    PyObject *judge;    /* strong: (name of a module) -> "inline" or "skip" */
+    PyObject *judge;    /* strong: (name of a module) -> "inline", "skip" or "transform" */
     PyObject *modules;  /* strong: names of modules -> marks, as ints */
     PyObject *flags;    /* strong: list of (dict, key) of the flags that make breaks errors */
     PyObject *refresh;  /* strong: looks for what was said through torch._dynamo */
@@ -279,8 +279,11 @@ mark_of_module(MgCapture *capture, PyObject *name)
     if (capture != NULL) {
         capture->suspended--;
     }
-    int skipped = verdict != NULL && PyUnicode_Check(verdict) && PyUnicode_CompareWithASCIIString(verdict, "skip") == 0;
-    int mark = verdict == NULL ? -1 : skipped ? MG_MARK_SKIPPED : MG_MARK_NONE;
+    const char *text = verdict != NULL && PyUnicode_Check(verdict) ? PyUnicode_AsUTF8(verdict) : NULL;
+    int mark = text == NULL                     ? -1
+               : strcmp(text, "skip") == 0      ? MG_MARK_SKIPPED
+               : strcmp(text, "transform") == 0 ? MG_MARK_TRANSFORM
+                                                : MG_MARK_NONE;
     Py_XDECREF(verdict);
     known = mark < 0 ? NULL : PyLong_FromLong(mark);
     if (known == NULL || PyDict_SetItem(control.modules, name, known) < 0) {
@@ -327,7 +330,7 @@ mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other)
         }
         PyObject *name = PyDict_GetItemWithError(type->tp_dict, MG_STRING("__module__"));
         int mark = name == NULL && PyErr_Occurred() ? -1 : mark_of_module(capture, name);
-        return mark == MG_MARK_SKIPPED || mark < 0 ? mark : MG_MARK_NONE;
+        return mark != MG_MARK_TRANSFORM ? mark : MG_MARK_NONE;
     }
     return MG_MARK_NONE;
 }

@@ -9,6 +9,7 @@ typedef enum {
     MG_MARK_NONE,      /* nothing was said */
     MG_MARK_DISABLED,  /* a break: its user does not want it captured */
     MG_MARK_SKIPPED,   /* a break: it belongs to a module whose functions are called whole */
+    MG_MARK_TRANSFORM, /* a break: a transform of functions, or an operator that is given functions */
     MG_MARK_FORBIDDEN, /* an error: it makes no sense in captured code */
     MG_MARK_CONSTANT,  /* called during the capture; its result is taken for granted */
     MG_MARK_RECORDED,  /* one node of the graph */

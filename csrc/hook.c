@@ -114,7 +114,7 @@ eval_watched(PyThreadState *tstate, MgFrame *frame, int throwflag)
         thread.spared = spared;
         return result;
     }
-    if (throwflag || mark == MG_MARK_SKIPPED || !is_worth_watching(frame)) {
+    if (throwflag || mark == MG_MARK_SKIPPED || mark == MG_MARK_TRANSFORM || !is_worth_watching(frame)) {
         return pass_on(tstate, frame, throwflag, hook.below);
     }
     return mg_interp_watch(tstate, frame, owner);

@@ -1155,6 +1155,25 @@ adds_up_numbers(MgCapture *capture, PyObject *value)
     return 1;
 }
 
+/* Whether captured code is compiled: it is, unless that got it into trouble. */
+static PyObject *
+tell_compiling(MgCapture *capture)
+{
+    MgFrame *frame = PyThreadState_Get()->cframe->current_frame;
+    int all = capture->untold == NULL ? 0 : PySet_Contains(capture->untold, Py_None);
+    for (; capture->untold != NULL && frame != NULL; frame = frame->previous) {
+        int found = all != 0 ? all : PySet_Contains(capture->untold, (PyObject *)frame->f_code);
+        if (found != 0) {
+            return found < 0 ? NULL : Py_NewRef(Py_False);
+        }
+        if (frame == capture->root) {
+            break;
+        }
+    }
+    capture->told = 1;
+    Py_RETURN_TRUE;
+}
+
 static PyObject *
 call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const *args, Py_ssize_t count,
              PyObject *kwnames)
@@ -1315,8 +1334,7 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
         case RULE_INSTANCECHECK:
             return do_isinstance(capture, callable, args, count, kwnames, 1);
         case RULE_IS_COMPILING:
-            capture->told = 1;
-            return PyBool_FromLong(!capture->untold);
+            return tell_compiling(capture);
         case RULE_FALSE: /* a twin stands for a plain tensor, which has no torch function of its own */
             Py_RETURN_FALSE;
         case RULE_EXC_INFO: /* of an exception that captured code handles */
@@ -1612,6 +1630,8 @@ call_marked(MgCapture *capture, int mark, PyObject *other, PyObject *callable, P
     switch ((MgMark)mark) {
         case MG_MARK_DISABLED:
             return refuse_call(capture, MG_REASON_DISABLED, callable, args, count);
+        case MG_MARK_TRANSFORM:
+            return refuse_call(capture, MG_REASON_TRANSFORM, callable, args, count);
         case MG_MARK_FORBIDDEN:
             mg_capture_abort(capture, MG_REASON_FORBIDDEN, "%R", callable);
             return NULL;

@@ -278,15 +278,18 @@ _SKIPPED_MODULES = frozenset(_words(
     "torch.utils.bottleneck torch.cuda.random torch._strobelight magneto"
 ))  # fmt: skip
 
+# Modules with transforms of functions, and operators that are given functions.
+_TRANSFORMING_MODULES = frozenset(_words("torch._functorch torch._higher_order_ops"))
+
 # Modules inside of those that are looked into all the same.
 _INLINED_MODULES = frozenset(_words(
     "importlib._abc magneto._module magneto._polyfills torch.jit._trace torch._dynamo.external_utils "
-    "torch._dynamo.polyfills"
+    "torch._dynamo.polyfills torch._functorch.functional_call torch._functorch.utils torch._functorch.pyfunctorch"
 ))  # fmt: skip
 
 
 def judge(name: str) -> str:
-    """What becomes of calls of functions that a module of this name has: "inline" or "skip"."""
+    """What becomes of calls of functions that a module of this name has: "inline", "skip" or "transform"."""
     parts = name.split(".")
     prefixes = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
     for prefix in prefixes:  # the longest first
@@ -294,6 +297,8 @@ def judge(name: str) -> str:
             return "inline"
         if prefix in _SKIPPED_MODULES or prefix in config.skip_modules:
             return "skip"
+        if prefix in _TRANSFORMING_MODULES:
+            return "transform"
         if prefix == "torch._dynamo":
             _name_dynamo()
             return "inline" if name == "torch._dynamo.mutation_guard" else "skip"  # it wraps Module.__init__
