@@ -562,21 +562,41 @@ hashes_tensor(PyObject *value)
 
 static PyObject *unknown_call(MgCapture *capture, PyObject *callable);
 
+static int tells_inside(MgCapture *capture, PyObject *value, int hashed);
+
+/* The same for what a tuple, list or dict holds. */
+static int
+holds_inside(MgCapture *capture, PyObject *value, int hashed)
+{
+    int found = Py_ReprEnter(value); /* it may hold itself */
+    if (found != 0) {
+        return found < 0 ? MG_ERR : 0;
+    }
+    if (PyDict_CheckExact(value)) {
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (found == 0 && PyDict_Next(value, &position, &key, &item)) {
+            found = tells_inside(capture, key, hashed);
+            found = found != 0 ? found : tells_inside(capture, item, hashed);
+        }
+    }
+    else {
+        for (Py_ssize_t i = 0; found == 0 && i < Py_SIZE(value); i++) {
+            found = tells_inside(capture, PySequence_Fast_ITEMS(value)[i], hashed);
+        }
+    }
+    Py_ReprLeave(value);
+    return found;
+}
+
 /* What a text or a hash (`hashed`) tells of the address of an object that captured code made: 1 if it does, and each call
  * makes its own. Outside objects are guarded: tensors here, others when the entry is made. Or MG_ERR. */
 static int
 tells_inside(MgCapture *capture, PyObject *value, int hashed)
 {
     PyTypeObject *type = Py_TYPE(value);
-    if (type == &PyTuple_Type || (type == &PyList_Type && !hashed)) {
-        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
-            PyObject *item = PySequence_Fast_ITEMS(value)[i];
-            int found = PyList_CheckExact(item) && PyList_CheckExact(value) ? 0 : tells_inside(capture, item, hashed);
-            if (found != 0) {
-                return found;
-            }
-        }
-        return 0;
+    if (type == &PyTuple_Type || (!hashed && (type == &PyList_Type || type == &PyDict_Type))) {
+        return holds_inside(capture, value, hashed);
     }
     int tensor = mg_is_twin(value);
     if (tensor ? !hashed

@@ -126,3 +126,15 @@ def f(x):
     return inner(x) + 1
 """
     harness.check(text, "f(X)", "f(Y)")
+
+
+def test_text_of_what_holds_itself() -> None:
+    text = """
+l, d = [1], {"a": 2}
+l.append((l, d)); d["l"] = [l]
+def f(x):
+    m = [x.shape[0]]
+    m.append((m, {"m": m}))
+    return x + len(str(l)) + len(repr(d)) + len(f"{m}")
+"""
+    run(text, "f(X)", "f(Y)", "l.append(5)", "f(X)")
