@@ -291,24 +291,41 @@ is_changed(MgCapture *capture, const MgRecord *record)
     return 0;
 }
 
+/* 1 if captured code may have put something else where a source leads from `owner`. -1 with an exception. */
+static int
+is_turned(MgCapture *capture, const MgRecord *owner, const MgSource *source)
+{
+    if (owner->kind == MG_KIND_DICT && owner->view == NULL && source->kind == MG_SOURCE_DICT_ITEM) {
+        return owner->held == NULL ? 0 : PyDict_Contains(owner->held, source->key); /* other keys don't matter */
+    }
+    return is_changed(capture, owner);
+}
+
+/* The outside object that a source leads to. Borrowed; NULL if there is none. */
+static PyObject *
+follow(const MgCapture *capture, const MgSource *source)
+{
+    PyObject *base = source->base == NULL ? NULL : follow(capture, source->base);
+    return source->base != NULL && base == NULL ? NULL : mg_source_load(source, base, capture->arguments);
+}
+
 int
 mg_answer_lives(MgCapture *capture, const MgRecord *record)
 {
     const MgSource *source = record->source;
-    PyObject *object = record->object;
     for (; source->base != NULL; source = source->base) {
-        object = source->base->raw;
+        PyObject *object = follow(capture, source->base);
         const MgRecord *owner = object == NULL ? NULL : mg_world_record(capture, object);
-        int changed = owner == NULL ? 0 : is_changed(capture, owner);
-        if (changed != 0) {
-            return changed < 0 ? -1 : 0;
+        int turned = object == NULL ? 1 : owner == NULL ? 0 : is_turned(capture, owner, source);
+        if (turned != 0) {
+            return turned < 0 ? -1 : 0;
         }
     }
     if (source->kind != MG_SOURCE_LOCAL) {
         return 1;
     }
     PyObject *held = capture->root->localsplus[source->index];
-    return held != NULL && object != NULL && mg_world_identity(capture, held) == object;
+    return held != NULL && mg_world_identity(capture, held) == follow(capture, source);
 }
 
 /* 1 if captured code has written to a tensor from outside so far, or drawn random numbers. */
