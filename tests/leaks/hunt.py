@@ -26,6 +26,7 @@ import pytest
 from _pytest.fixtures import FixtureDef
 from _pytest.runner import runtestprotocol
 
+import magneto
 from magneto import _core
 
 
@@ -83,8 +84,11 @@ def clear_torch() -> None:
 
 
 def clear_caches() -> None:
-    """Empty the caches of the standard library and of torch, which grow for good reasons."""
+    """Empty the caches of the standard library and of torch, which grow for good reasons; and magneto's counters, where
+    the reason for a recompile may have an address in it."""
     clear_torch()
+    for counter in magneto.counters.values():
+        counter.clear()
     re.purge()
     linecache.clearcache()
     sys._clear_type_cache()
