@@ -561,7 +561,7 @@ typedef struct {
     PyObject *key, *result;
 } Link;
 
-/* The key that a dict itself has where it has `value` under an equal one. Borrowed; NULL, with an exception or without. */
+/* The key that a dict itself has where it has `value` under an equal one. New; NULL, with an exception or without. */
 static PyObject *
 own_key(PyObject *dict, PyObject *key, PyObject *value)
 {
@@ -572,9 +572,12 @@ own_key(PyObject *dict, PyObject *key, PyObject *value)
         if (found == value && other_hash == hash) {
             Py_INCREF(other);
             int same = PyObject_RichCompareBool(other, key, Py_EQ);
+            if (same > 0) {
+                return other;
+            }
             Py_DECREF(other);
-            if (same != 0) {
-                return same < 0 ? NULL : other;
+            if (same < 0) {
+                return NULL;
             }
         }
     }
@@ -591,8 +594,11 @@ guard_result(MgCapture *capture, PyObject *cache, PyObject *key, int limited, Py
     if (value == NULL) {
         return PyErr_Occurred() ? MG_ERR : MG_BREAK;
     }
-    key = own_key(cache, key, value); /* guards find any key by its identity, but they don't call an __eq__ */
-    if (key == NULL || mg_dict_find(cache, key) == &mg_dict_unknown) {
+    /* guards find any key by its identity, but they don't call an __eq__ */
+    key = own_key(cache, key, value);
+    int found = key != NULL && mg_dict_find(cache, key) == value && PyList_Append(capture->keep, key) == 0;
+    Py_XDECREF(key);
+    if (!found) {
         return PyErr_Occurred() ? MG_ERR : MG_BREAK;
     }
     MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, cache, 0);
@@ -634,7 +640,8 @@ has_interfered(MgCapture *trial)
 }
 
 /* 1 if a function can be called for real in the middle of the capture: it does not raise, leaves alone what captured code
- * has seen, and looks at nothing that captured code has changed. It is captured on trial to find out, and nothing comes of that. 0 if not, -1 with an exception. */
+ * has seen, and looks at nothing that captured code has changed. It is captured on trial to find out, and nothing comes of
+ * that. 0 if not, -1 with an exception. */
 static int
 is_harmless(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {

@@ -484,8 +484,8 @@ typedef struct {
     MgReason stop_reason; /* in: the reason to stop there */
     long lost;            /* out: how far it got until something lived that can't be built again, or 0 */
     Stop why;             /* out: why it stopped */
-    PyObject *untold;     /* in, borrowed: codes that are told that they are not compiled, or NULL */
-    int failed; /* out: an operation failed, or a transform was met, in code that was told that it is compiled */
+    PyObject *untold; /* in: codes that are told that they are not compiled, or NULL; who made it says who owns it */
+    int failed;       /* out: an operation failed, or a transform was met, in code that was told that it is compiled */
 } Try;
 
 /* An entry, or NULL: with an exception, or without one if nothing came of it. */
@@ -611,15 +611,15 @@ codes_with_last(PyObject *codes, const Stop *why)
 }
 
 /* The same. What code does only because it is compiled may fail, as steps of some optimizers do, or lead to a transform of
- * functions: if it gets on when told that it is not, it is told so from then on. */
+ * functions: if it does not stop there when told that it is not, it is told so from then on. try->untold is new. */
 static MgEntry *
 capture_telling(MgCompiled *self, const Subject *subject, Try *try)
 {
     enum { LIMIT = 4 };
-    try->untold = self->untold;
+    try->untold = Py_XNewRef(self->untold); /* another thread may replace that meanwhile */
     MgEntry *entry = capture_until(self, subject, try);
     for (int i = 0; i < LIMIT && try->failed && !PyErr_Occurred(); i++) {
-        PyObject *codes = codes_with_last(self->untold, &try->why);
+        PyObject *codes = codes_with_last(try->untold, &try->why);
         if (codes == NULL) {
             break;
         }
@@ -635,8 +635,9 @@ capture_telling(MgCompiled *self, const Subject *subject, Try *try)
             stop_clear(&other.why);
             break;
         }
-        Py_XSETREF(self->untold, codes);
+        Py_XSETREF(self->untold, Py_NewRef(codes));
         Py_XDECREF(entry);
+        Py_XDECREF(try->untold);
         stop_clear(&try->why);
         entry = second;
         *try = other;
@@ -687,6 +688,7 @@ capture_subject(MgCompiled *self, const Subject *subject)
     if (entry == NULL && try.lost > 0) {
         entry = capture_before(self, subject, &try);
     }
+    Py_CLEAR(try.untold);
     int status = MG_OK;
     if (entry == NULL && try.why.reason == MG_REASON_UNINITIALIZED && !try.why.strict) {
         self->captures--; /* the call is made in CPython, and makes the parameters: the next one is captured */
@@ -745,8 +747,7 @@ call_plainly(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *k
 /* ---- stances ---- */
 
 /* Whether a call that no entry fits is to be captured: not under a mode of the program's, which would see how that is
- * done. 1 if it is to be captured, 0 if it is to be made in
- * CPython, -1 with an exception. */
+ * done. 1 if it is, 0 if it is to be made in CPython, -1 with an exception. */
 static int
 may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code)
 {

@@ -561,10 +561,9 @@ hashes_tensor(PyObject *value)
 }
 
 static PyObject *unknown_call(MgCapture *capture, PyObject *callable);
-
 static int tells_inside(MgCapture *capture, PyObject *value, int hashed);
 
-/* The same for what a tuple, list or dict holds. */
+/* tells_inside for what a tuple, list or dict holds. */
 static int
 holds_inside(MgCapture *capture, PyObject *value, int hashed)
 {

@@ -143,8 +143,9 @@ mg_set_fill(PyObject *object, PyObject *const *items, PyObject *bytes)
 static int
 is_same_item(PyObject *a, PyObject *b)
 {
-    return a == b || (Py_IS_TYPE(a, Py_TYPE(b)) && (PyLong_CheckExact(a) || PyUnicode_CheckExact(a) ||
-                                                    PyBytes_CheckExact(a) || PyFloat_CheckExact(a)));
+    return a == b || (Py_IS_TYPE(a, Py_TYPE(b)) &&
+                      (PyLong_CheckExact(a) || PyUnicode_CheckExact(a) || PyBytes_CheckExact(a) ||
+                       (PyFloat_CheckExact(a) && PyFloat_AS_DOUBLE(a) != 0))); /* 0.0 and -0.0 are equal */
 }
 
 /* The set gets the table of `content`; items that lie in the same place in both stay themselves. */
