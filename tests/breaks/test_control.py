@@ -1117,3 +1117,23 @@ def test_what_fails_only_when_compiled() -> None:
         y, compiling, error = other(x)  # fails in eager too
         assert torch.equal(y, x + 1)
         assert (compiling, error) == (True, "RuntimeError")
+
+
+def test_transform_only_where_compiled() -> None:
+    """A function that takes a transform because it is compiled is told that it is not; others are told they are."""
+
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            return torch.vmap(lambda t: t * 2)(x)
+        return x * 2
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
+        return doubled(x) + 1, torch.compiler.is_compiling()
+
+    compiled = magneto.compile(f, backend="eager", fullgraph=True)
+    for i in range(3):
+        x = torch.full((2, 3), float(i))
+        y, compiling = compiled(x)
+        assert torch.equal(y, x * 2 + 1)
+        assert compiling
+    assert len(magneto.cache_entries(compiled)) == 1

@@ -860,6 +860,18 @@ a in d, (1, a) in d, len(d)
 d.clear()
 f(X, b)
 b in d, (1, b) in d, len(d)
+### zeros in a set
+s = {0.0, 1.5}
+def f(x):
+    s.discard(0.0)
+    s.add(-0.0)
+    return x + 1
+---
+f(X)
+sorted(map(str, s))
+s.discard(0.0); s.add(0.0)
+f(X)
+sorted(map(str, s))
 ### vars and dict updates
 class A: pass
 a = A()
