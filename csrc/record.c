@@ -604,12 +604,33 @@ typedef struct {
 
 static PyObject *wrap_result(Wrapping *wrapping, PyObject *result, int node);
 
+/* 1 if the next new tensor is a view of one that requires grad: where gradients are off it is a leaf that requires grad
+ * too. Backends give it back as such only if gradients are off from the start. */
+static int
+is_view_of_grad(const Wrapping *wrapping)
+{
+    PyObject *state = wrapping->capture->entry_state; /* see _READERS in rules.py */
+    if (PyTuple_GET_SIZE(state) == 0 || PyTuple_GET_ITEM(state, 0) != Py_False) {
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(wrapping->views); i++) {
+        PyObject *pair = PyTuple_GET_ITEM(wrapping->views, i);
+        Py_ssize_t position = PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1));
+        if (position >= 0 && PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 0)) == wrapping->fresh &&
+            (mg_twin_of(PyList_GET_ITEM(wrapping->twins, position))->meta->flags & MG_META_REQUIRES_GRAD)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* A twin for a new tensor in the result. */
 static PyObject *
 wrap_tensor(Wrapping *wrapping, PyObject *meta, int node)
 {
     int flags = ((MgMeta *)meta)->flags;
-    if (wrapping->capture->foreign && (flags & MG_META_REQUIRES_GRAD) && !(flags & MG_META_NON_LEAF)) {
+    if (wrapping->capture->foreign && (flags & MG_META_REQUIRES_GRAD) && !(flags & MG_META_NON_LEAF) &&
+        !is_view_of_grad(wrapping)) {
         mg_capture_abort(wrapping->capture, MG_REASON_BACKEND, "a new leaf that requires grad");
         return NULL;
     }

@@ -329,6 +329,23 @@ def test_changes_of_tensors_that_backends_do_not_follow(function, backend) -> No
 
 
 @pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=KEPT)])
+def test_views_of_parameters_where_gradients_are_off(backend) -> None:
+    """Such a view is a leaf that requires grad; it is no new one, and the graph goes on."""
+
+    def f(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first, *rest = weight.unsqueeze(0).expand(2, 3, 3).unbind(0)
+        return x + weight[:2], weight.t(), first * 2, rest[0].view(-1)
+
+    def observe(f):
+        x, weight = torch.arange(3.0), torch.arange(9.0).view(3, 3).clone().requires_grad_()
+        with torch.no_grad():
+            results = [f(x, weight) for _ in range(2)]
+        return [(t.tolist(), t.requires_grad, t.is_leaf, t._is_view()) for part in results for t in part]
+
+    assert observe(magneto.compile(f, backend=backend, fullgraph=True)) == observe(f)
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=KEPT)])
 def test_break_where_gradients_are_off(backend, capsys) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
