@@ -22,11 +22,7 @@
 static PyObject *
 refuse(MgCapture *capture, PyObject *callable)
 {
-    capture->suspended++; /* a repr may be Python code */
-    PyObject *text = mg_control_text(callable);
-    capture->suspended--;
-    mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, text == NULL ? NULL : "%U", text);
-    Py_XDECREF(text);
+    mg_control_abort(capture, MG_REASON_UNKNOWN_CALL, callable);
     return NULL;
 }
 

@@ -3,6 +3,7 @@
  * Type, data descriptor, instance dict, other class attributes, __getattr__: what was found, and what was not found where
  * it was looked for first. Writes are held back in the record of the object or of its dict. */
 #include "except.h"
+#include "control.h"
 #include "record.h"
 #include "route.h"
 #include "rules.h"
@@ -938,7 +939,7 @@ mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, Py
             return set_through(capture, owner, type, name, found, value);
         }
         if (value != NULL && found == mg_shadow_factory && !mg_route_is_factory(capture, value)) {
-            return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", value);
+            return PyErr_Occurred() ? MG_ERR : mg_control_abort(capture, MG_REASON_UNKNOWN_CALL, value);
         }
         if (record == NULL) {
             return Py_TYPE(found)->tp_descr_set(found, owner, value);

@@ -6,10 +6,12 @@
 #include "control.h"
 
 #include "source.h"
+#include "text.h"
 #include "world.h"
 
 int mg_control_overriding;
 
+enum { MOST_MODULES = 10000 };
 enum { OWN_REFUSED = 3 }; /* graph_break, skip_frame and step_unsupported of torch._dynamo are refused from the start */
 
 static struct {
@@ -286,6 +288,9 @@ mark_of_module(MgCapture *capture, PyObject *name)
                                                 : MG_MARK_NONE;
     Py_XDECREF(verdict);
     known = mark < 0 ? NULL : PyLong_FromLong(mark);
+    if (PyDict_GET_SIZE(control.modules) >= MOST_MODULES) { /* modules of many names are made */
+        PyDict_Clear(control.modules);
+    }
     if (known == NULL || PyDict_SetItem(control.modules, name, known) < 0) {
         mark = -1;
     }
@@ -335,11 +340,43 @@ mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other)
     return MG_MARK_NONE;
 }
 
+/* An attribute of a callable, if reading it runs no code of the user's. New; NULL, with or without an exception. */
+static PyObject *
+plain_attribute(PyObject *callable, const char *name)
+{
+    PyTypeObject *type = Py_TYPE(callable);
+    if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !PyType_Check(callable)) {
+        PyObject *key = PyUnicode_FromString(name);
+        int plain = key != NULL && type->tp_getattro == PyObject_GenericGetAttr &&
+                    (_PyType_Lookup(type, key) == NULL || strcmp(name, "__module__") == 0);
+        Py_XDECREF(key);
+        if (!plain) {
+            return NULL;
+        }
+    }
+    return PyObject_GetAttrString(callable, name);
+}
+
+int
+mg_control_abort(MgCapture *capture, MgReason reason, PyObject *callable)
+{
+    capture->suspended++; /* what C code reads may be Python code */
+    PyObject *text = mg_control_text(callable);
+    capture->suspended--;
+    int status = mg_capture_abort(capture, reason, text == NULL ? NULL : "%U", text);
+    Py_XDECREF(text);
+    return status;
+}
+
 PyObject *
 mg_control_text(PyObject *callable)
 {
-    PyObject *name = PyObject_GetAttrString(callable, "__qualname__");
-    PyObject *module = name == NULL ? NULL : PyObject_GetAttrString(callable, "__module__");
+    PyObject *name = plain_attribute(callable, "__qualname__");
+    if (name == NULL) {
+        PyErr_Clear();
+        name = plain_attribute(callable, "__name__"); /* torch's operators have no other */
+    }
+    PyObject *module = name == NULL ? NULL : plain_attribute(callable, "__module__");
     PyObject *text = NULL, *reason = NULL;
     if (name != NULL && PyUnicode_Check(name) && Py_IS_TYPE(callable, &PyMethodDescr_Type)) {
         PyErr_Clear();
@@ -347,14 +384,15 @@ mg_control_text(PyObject *callable)
     }
     else if (module == NULL || !PyUnicode_Check(name) || !PyUnicode_Check(module)) {
         PyErr_Clear();
-        text = PyObject_Repr(callable);
+        text = mg_text_of(callable);
     }
     else {
         text = PyUnicode_FromFormat("%U.%U", module, name);
     }
     if (text != NULL && PyFunction_Check(callable) && ((PyFunctionObject *)callable)->func_dict != NULL &&
-        has_attribute(((PyFunctionObject *)callable)->func_dict, MG_STRING("_torchdynamo_disable_msg"), &reason)) {
-        Py_SETREF(text, PyUnicode_FromFormat("%U (%S)", text, reason));
+        has_attribute(((PyFunctionObject *)callable)->func_dict, MG_STRING("_torchdynamo_disable_msg"), &reason) &&
+        PyUnicode_Check(reason)) {
+        Py_SETREF(text, PyUnicode_FromFormat("%U (%U)", text, reason));
     }
     Py_XDECREF(name);
     Py_XDECREF(module);

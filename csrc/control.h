@@ -46,6 +46,9 @@ PyObject *mg_control_spared(PyFunctionObject *function);
 /* The text that goes with a break at a disabled or skipped function. New; NULL with an exception. */
 PyObject *mg_control_text(PyObject *callable);
 
+/* Ends the capture at a call: the detail says of what. MG_ERR. */
+int mg_control_abort(MgCapture *capture, MgReason reason, PyObject *callable);
+
 /* 1 if a break is an error here, because of error_on_graph_break; 0 is guarded. -1 with an exception. */
 int mg_control_error_on_break(MgCapture *capture);
 

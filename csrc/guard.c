@@ -7,6 +7,7 @@
 #include "fast.h"
 #include "rules.h"
 #include "shadow.h"
+#include "text.h"
 
 int mg_guard_mode = MG_CHECKS ? 2 : 1;
 
@@ -573,7 +574,8 @@ mg_guard_text(const MgProgram *program, int index)
             break;
         }
         case MG_GUARD_VALUE:
-            text = PyUnicode_FromFormat("%U == %R", source, check->expected);
+            other = mg_text_of(check->expected);
+            text = other == NULL ? NULL : PyUnicode_FromFormat("%U == %U", source, other);
             break;
         case MG_GUARD_ABSENT:
             text = PyUnicode_FromFormat("%U is missing", source);
@@ -582,7 +584,8 @@ mg_guard_text(const MgProgram *program, int index)
             text = PyUnicode_FromFormat("len(%U) == %zd", source, check->index);
             break;
         case MG_GUARD_KEYS:
-            text = PyUnicode_FromFormat("tuple(%U) == %R", source, check->expected);
+            other = mg_text_of(check->expected);
+            text = other == NULL ? NULL : PyUnicode_FromFormat("tuple(%U) == %U", source, other);
             break;
         case MG_GUARD_APART: {
             const int *id = (const int *)(const void *)PyBytes_AS_STRING(check->expected);
@@ -597,11 +600,14 @@ mg_guard_text(const MgProgram *program, int index)
             PyObject *question = program->steps[check->source].source.key;
             PyObject *name = PyObject_GetAttrString(PyTuple_GET_ITEM(question, 0), "__name__");
             PyObject *arguments = PyTuple_GetSlice(question, 1, PyTuple_GET_SIZE(question));
-            text = name == NULL || arguments == NULL
+            PyObject *given = arguments == NULL ? NULL : mg_text_of(arguments);
+            other = mg_text_of(check->expected);
+            text = name == NULL || given == NULL || other == NULL
                        ? NULL
-                       : PyUnicode_FromFormat("torch.%U%R == %R", name, arguments, check->expected);
+                       : PyUnicode_FromFormat("torch.%S%U == %U", name, given, other);
             Py_XDECREF(name);
             Py_XDECREF(arguments);
+            Py_XDECREF(given);
             break;
         }
         case MG_GUARD_METHODS:
@@ -626,49 +632,15 @@ mg_guard_text(const MgProgram *program, int index)
     return text;
 }
 
-/* An object as text that runs no code of the user's: plain values as they are, of others the type. New. */
-static PyObject *
-safe_text(PyObject *object)
-{
-    if (object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
-        PyComplex_CheckExact(object) || Py_IS_TYPE(object, mg_torch.device)) {
-        return PyObject_Repr(object);
-    }
-    if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
-        enum { LONGEST = 200 };
-        return PySequence_Size(object) <= LONGEST ? PyObject_Repr(object)
-                                                  : PyUnicode_FromFormat("another %s", Py_TYPE(object)->tp_name);
-    }
-    if (PyType_Check(object)) {
-        return PyUnicode_FromFormat("the class %s", ((PyTypeObject *)object)->tp_name);
-    }
-    return PyUnicode_FromFormat("an object of class %s", Py_TYPE(object)->tp_name);
-}
-
 /* The keys of a dict or set as text. New. */
 static PyObject *
 keys_text(PyObject *object)
 {
-    PyObject *texts = PyList_New(0), *comma = PyUnicode_FromString(", "), *result = NULL;
-    PyObject *iterator = texts == NULL || comma == NULL ? NULL : PyObject_GetIter(object);
-    PyObject *key;
-    while (iterator != NULL && (key = PyIter_Next(iterator)) != NULL) {
-        PyObject *text = safe_text(key);
-        Py_DECREF(key);
-        if (text == NULL || PyList_Append(texts, text) < 0) {
-            Py_XDECREF(text);
-            break;
-        }
-        Py_DECREF(text);
-    }
-    if (!PyErr_Occurred()) {
-        PyObject *joined = PyUnicode_Join(comma, texts);
-        result = joined == NULL ? NULL : PyUnicode_FromFormat("its keys are (%U)", joined);
-        Py_XDECREF(joined);
-    }
-    Py_XDECREF(iterator);
-    Py_XDECREF(texts);
-    Py_XDECREF(comma);
+    PyObject *keys = PySequence_Tuple(object);
+    PyObject *text = keys == NULL ? NULL : mg_text_of(keys);
+    PyObject *result = text == NULL ? NULL : PyUnicode_FromFormat("its keys are %U", text);
+    Py_XDECREF(keys);
+    Py_XDECREF(text);
     return result;
 }
 
@@ -685,7 +657,7 @@ found_text(const MgCheck *check, PyObject *found)
             return PyUnicode_FromFormat("it is %s", Py_TYPE(found)->tp_name);
         case MG_GUARD_VALUE:
         case MG_GUARD_IDENTITY:
-            text = safe_text(found);
+            text = mg_text_of(found);
             result = text == NULL ? NULL : PyUnicode_FromFormat("it is %U", text);
             Py_XDECREF(text);
             return result;

@@ -4,6 +4,7 @@
  * wrapper in place of every callable but a Python function, whose frame is captured anyway. */
 #include "route.h"
 
+#include "control.h"
 #include "rules.h"
 #include "shadow.h"
 #include "world.h"
@@ -239,7 +240,7 @@ mg_route_getter(MgCapture *capture, PyObject *callable, PyObject *const *args, P
     PyObject *keys = PyTuple_GET_SIZE(reduced) > 1 ? PyTuple_GET_ITEM(reduced, 1) : NULL;
     if (keys == NULL || !PyTuple_CheckExact(keys) || PyTuple_GET_SIZE(keys) == 0 ||
         PyTuple_GET_ITEM(reduced, 0) != (PyObject *)Py_TYPE(callable)) { /* a methodcaller with keywords */
-        mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
+        mg_control_abort(capture, MG_REASON_UNKNOWN_CALL, callable);
     }
     else if (method) {
         *result = call_named(capture, args[0], keys);

@@ -647,12 +647,8 @@ unknown_call(MgCapture *capture, PyObject *callable)
     if (!PyCallable_Check(callable)) {
         return PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", Py_TYPE(callable)->tp_name);
     }
-    capture->suspended++; /* a repr may be Python code */
-    PyObject *text = mg_control_text(callable);
-    capture->suspended--;
     capture->clean = capture->pure;
-    mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, text == NULL ? NULL : "%U", text);
-    Py_XDECREF(text);
+    mg_control_abort(capture, MG_REASON_UNKNOWN_CALL, callable);
     return NULL;
 }
 
@@ -664,12 +660,8 @@ refuse_call(MgCapture *capture, MgReason reason, PyObject *callable, PyObject *c
     if (ignored != 0) {
         return ignored < 0 ? NULL : Py_NewRef(Py_None);
     }
-    capture->suspended++; /* a repr may be Python code */
-    PyObject *text = mg_control_text(callable);
-    capture->suspended--;
     capture->clean = capture->pure;
-    mg_capture_abort(capture, reason, text == NULL ? NULL : "%U", text);
-    Py_XDECREF(text);
+    mg_control_abort(capture, reason, callable);
     return NULL;
 }
 
@@ -930,7 +922,7 @@ call_wrongly(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_s
     PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
     if (result != NULL) { /* nothing was wrong */
         Py_DECREF(result);
-        mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
+        mg_control_abort(capture, MG_REASON_UNKNOWN_CALL, callable);
     }
     return NULL;
 }
@@ -1652,7 +1644,7 @@ call_marked(MgCapture *capture, int mark, PyObject *other, PyObject *callable, P
         case MG_MARK_TRANSFORM:
             return refuse_call(capture, MG_REASON_TRANSFORM, callable, args, count);
         case MG_MARK_FORBIDDEN:
-            mg_capture_abort(capture, MG_REASON_FORBIDDEN, "%R", callable);
+            mg_control_abort(capture, MG_REASON_FORBIDDEN, callable);
             return NULL;
         case MG_MARK_CONSTANT:
             return call_constant(capture, callable, args, count, kwnames);

@@ -7,6 +7,7 @@
 
 #include "shadow.h"
 #include "source.h"
+#include "text.h"
 #include "torchabi.h"
 
 #include <structmember.h>
@@ -235,21 +236,27 @@ mg_source_text(const MgSource *source)
         return text;
     }
     if (source->kind == MG_SOURCE_DICT_ITEM && source->base->kind == MG_SOURCE_CONST) {
-        return source->base->note == NULL || !PyUnicode_Check(source->key)
-                   ? PyUnicode_FromFormat("G[%R]", source->key)
-                   : PyUnicode_FromFormat("%U.%U", source->base->note, source->key);
+        if (source->base->note != NULL && PyUnicode_Check(source->key)) {
+            return PyUnicode_FromFormat("%U.%U", source->base->note, source->key);
+        }
+        PyObject *name = mg_text_of(source->key);
+        PyObject *text = name == NULL ? NULL : PyUnicode_FromFormat("G[%U]", name);
+        Py_XDECREF(name);
+        return text;
     }
     PyObject *base = mg_source_text(source->base);
     if (base == NULL) {
         return NULL;
     }
-    PyObject *text = NULL;
+    PyObject *text = NULL, *key;
     switch (source->kind) {
         case MG_SOURCE_DICT:
             text = PyUnicode_FromFormat("%U.__dict__", base);
             break;
         case MG_SOURCE_DICT_ITEM:
-            text = PyUnicode_FromFormat("%U[%R]", base, source->key);
+            key = mg_text_of(source->key);
+            text = key == NULL ? NULL : PyUnicode_FromFormat("%U[%U]", base, key);
+            Py_XDECREF(key);
             break;
         case MG_SOURCE_ITEM:
             text = PyUnicode_FromFormat("%U[%zd]", base, source->index);

@@ -83,7 +83,7 @@ mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size
         Py_CLEAR(result);
     }
     if (result != NULL && capture->root == NULL) { /* the call never reached a Python frame */
-        mg_capture_abort(capture, MG_REASON_UNKNOWN_CALL, "%R", callable);
+        mg_control_abort(capture, MG_REASON_UNKNOWN_CALL, callable);
         Py_CLEAR(result);
     }
     return result;

@@ -11,7 +11,8 @@
 PyTypeObject *mg_twin_class;
 Py_ssize_t mg_twin_offset, mg_twin_alias_offset;
 
-static PyObject *interned; /* strong: (dtype, device, flags, sizes, strides) -> MgMeta */
+static PyObject *interned;         /* strong: (dtype, device, flags, sizes, strides) -> MgMeta */
+static Py_ssize_t sweep_at = 4096; /* how many there may be until those that nobody uses go */
 
 /* ---- metadata ---- */
 
@@ -57,6 +58,26 @@ PyTypeObject MgMeta_Type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
+/* Forgets the metadata that nobody else holds, so that a process that meets ever new shapes does not grow. MG_OK or
+ * MG_ERR. */
+static int
+sweep(void)
+{
+    PyObject *kept = PyDict_New(), *key, *meta;
+    Py_ssize_t position = 0;
+    while (kept != NULL && PyDict_Next(interned, &position, &key, &meta)) {
+        if (Py_REFCNT(meta) > 1 && PyDict_SetItem(kept, key, meta) < 0) {
+            Py_CLEAR(kept);
+        }
+    }
+    if (kept == NULL) {
+        return MG_ERR;
+    }
+    sweep_at = PyDict_GET_SIZE(kept) < 2048 ? 4096 : 2 * PyDict_GET_SIZE(kept);
+    Py_SETREF(interned, kept);
+    return MG_OK;
+}
+
 MgMeta *
 mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags, PyObject *fake)
 {
@@ -95,8 +116,11 @@ mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *stride
     meta->sizes = size_object;
     meta->strides = Py_NewRef(stride_tuple);
     meta->fake = Py_XNewRef(fake);
-    if (fake == NULL && PyDict_SetItem(interned, key, (PyObject *)meta) < 0) {
-        Py_CLEAR(meta);
+    if (fake == NULL) {
+        int status = PyDict_GET_SIZE(interned) >= sweep_at ? sweep() : MG_OK;
+        PyObject *one = status < 0 ? NULL : PyDict_SetDefault(interned, key, (PyObject *)meta);
+        Py_XINCREF(one); /* another, if code that ran meanwhile has made it */
+        Py_SETREF(meta, (MgMeta *)one);
     }
 done:
     Py_XDECREF(size_tuple);

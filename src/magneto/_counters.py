@@ -10,6 +10,6 @@ counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
 - `frames`: `total` captures tried, `ok` those that succeeded.
 - `stats`: `calls_captured`, `unique_graphs`.
 - `graph_break`: by reason.
-- `recompiles`: by the guard that failed.
+- `recompiles`: by the guard that failed; after the first 1000 of them, all others are one.
 - `unimplemented`: by reason, those that `fullgraph=True` turned into an error.
 """

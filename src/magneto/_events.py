@@ -17,6 +17,11 @@ log = logging.getLogger("magneto")
 OWN_ERRORS = frozenset(("EXCEPTION", "OPERATION_FAILED"))
 """The reasons for which the program itself raises: it is run in CPython, which then does so."""
 
+MOST_REASONS = 1000
+"""How many reasons of a group are counted apart, so that a process that runs for long does not grow."""
+
+OTHERS = "other reasons"
+
 
 @dataclasses.dataclass(frozen=True)
 class BreakReason:
@@ -101,7 +106,7 @@ class Observer:
         if not at_limit:
             self.writer.missed(texts)
             for text in texts:
-                counters["recompiles"][text] += 1
+                count("recompiles", text)
             if config.error_on_recompile:
                 raise exc.RecompileError(
                     f"{self.name} would be captured again, because this does not hold:\n{_list(texts)}"
@@ -124,6 +129,14 @@ class Observer:
             stacklevel=3,
         )
         return True
+
+
+def count(group: str, text: str) -> None:
+    """Count a reason whose text has values of the program in it: new ones beyond `MOST_REASONS` are counted together."""
+    counts = counters[group]
+    if text not in counts and len(counts) >= MOST_REASONS:
+        text = OTHERS
+    counts[text] += 1
 
 
 def _list(texts: list[str]) -> str:
