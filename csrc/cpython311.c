@@ -349,11 +349,13 @@ mg_type_is_python(PyTypeObject *type)
     return 1;
 }
 
-static int collection_holds, was_collecting;
+static int collection_holds, was_collecting; /* of all threads */
+static __thread int own_holds;               /* of this one */
 
 void
 mg_collections_hold(void)
 {
+    own_holds++;
     if (collection_holds++ == 0) {
         was_collecting = PyGC_Disable();
     }
@@ -362,9 +364,19 @@ mg_collections_hold(void)
 void
 mg_collections_release(void)
 {
+    own_holds--;
     if (--collection_holds == 0 && was_collecting) {
         PyGC_Enable();
     }
+}
+
+void
+mg_collections_after_fork(void)
+{
+    if (collection_holds > 0 && own_holds == 0 && was_collecting) {
+        PyInterpreterState_Main()->gc.enabled = 1; /* PyGC_Enable needs the GIL, which who forks may not have */
+    }
+    collection_holds = own_holds;
 }
 
 PyObject *

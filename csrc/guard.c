@@ -531,10 +531,11 @@ mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject
 PyObject *
 mg_guard_source_text(const MgProgram *program, int index)
 {
-    MgSource copies[64];
+    enum { MOST = 2 * MG_SOURCE_LEVELS + 4 }; /* a level of the text is at most two sources */
+    MgSource copies[MOST];
     int depth = 0;
-    int ids[64];
-    for (int i = index; i >= 0 && depth < 64; i = program->steps[i].base) {
+    int ids[MOST];
+    for (int i = index; i >= 0 && depth < MOST; i = program->steps[i].base) {
         ids[depth++] = i;
     }
     for (int i = depth; i-- > 0;) {

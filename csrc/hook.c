@@ -24,6 +24,7 @@
 /* What the hook knows about a thread. */
 typedef struct {
     int interpreting;    /* depth of mg_hook_interpret on this thread */
+    int uses;            /* how many of the hook's users are on this thread */
     MgFrame *passing_on; /* the frame that is on its way to the hook below ours */
     PyObject *owner;     /* borrowed: the compiled callable that captures frames which start now, or NULL */
     PyObject *spared;    /* borrowed: the code whose next frame it leaves alone, or NULL */
@@ -149,26 +150,38 @@ hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
     return pass_on(tstate, frame, throwflag, below);
 }
 
+static void
+use(int more)
+{
+    hook.users += more;
+    if (more > 0) {
+        install(); /* also if somebody took it from us meanwhile */
+    }
+    else if (hook.users == 0) {
+        uninstall();
+    }
+}
+
 void
 mg_hook_acquire(void)
 {
-    hook.users++;
-    install(); /* also if somebody took it from us meanwhile */
+    thread.uses++;
+    use(1);
 }
 
 void
 mg_hook_release(void)
 {
-    if (--hook.users == 0) {
-        uninstall();
-    }
+    thread.uses--;
+    use(-1);
 }
 
 /* After a fork only the forking thread is left, so only its use of the hook counts. */
 static void
 after_fork_in_child(void)
 {
-    hook.users = (hook.all != 0) + thread.interpreting;
+    hook.users = (hook.all != 0) + thread.uses;
+    mg_collections_after_fork();
 }
 
 int
@@ -196,11 +209,11 @@ mg_hook_interpret_all(int enable)
     int before = hook.all;
     if (enable && !before) {
         hook.all = 1;
-        mg_hook_acquire();
+        use(1); /* not this thread's alone */
     }
     else if (!enable && before) {
         hook.all = 0;
-        mg_hook_release();
+        use(-1);
     }
     return before;
 }

@@ -36,5 +36,6 @@ mg_static_string(PyObject **slot, const char *text)
 /* A collection runs any code, such as finalizers of strangers. None runs between these two, which nest, in all threads. */
 void mg_collections_hold(void);
 void mg_collections_release(void);
+void mg_collections_after_fork(void); /* in the child: what other threads held is free */
 
 #endif

@@ -217,12 +217,16 @@ mg_source_note(MgSource *source, PyObject *text)
     return text == NULL ? MG_ERR : MG_OK;
 }
 
-PyObject *
-mg_source_text(const MgSource *source)
+/* The same for a source at a level of a text: what is deeper is left out. */
+static PyObject *
+text_at(const MgSource *source, int level)
 {
     static const char *const name_parts[] = {"__name__", "__qualname__", "__doc__", "__module__"};
     static const char *const function_parts[] = {"__code__",    "__defaults__", "__kwdefaults__",
                                                  "__closure__", "__globals__",  "__annotations__"};
+    if (source == NULL || level > MG_SOURCE_LEVELS) {
+        return PyUnicode_FromString("...");
+    }
     if (source->kind == MG_SOURCE_LOCAL) {
         return PyUnicode_FromFormat("L[%R]", source->key);
     }
@@ -230,7 +234,7 @@ mg_source_text(const MgSource *source)
         return source->note != NULL ? Py_NewRef(source->note) : const_text(source->key);
     }
     if (source->kind == MG_SOURCE_DICT_ITEM && is_attribute(source)) {
-        PyObject *owner = mg_source_text(source->base->base);
+        PyObject *owner = text_at(source->base->base, level + 1);
         PyObject *text = owner == NULL ? NULL : PyUnicode_FromFormat("%U.%U", owner, source->key);
         Py_XDECREF(owner);
         return text;
@@ -244,7 +248,7 @@ mg_source_text(const MgSource *source)
         Py_XDECREF(name);
         return text;
     }
-    PyObject *base = mg_source_text(source->base);
+    PyObject *base = text_at(source->base, level + 1);
     if (base == NULL) {
         return NULL;
     }
@@ -299,6 +303,12 @@ mg_source_text(const MgSource *source)
     }
     Py_DECREF(base);
     return text;
+}
+
+PyObject *
+mg_source_text(const MgSource *source)
+{
+    return text_at(source, 0);
 }
 
 void

@@ -66,7 +66,8 @@ void mg_paths_add(MgPaths *paths, uint64_t path); /* the oldest makes room */
 /* Says how a constant shows in texts, unless that has been said. `text` is stolen, and may be NULL with an exception. */
 int mg_source_note(MgSource *source, PyObject *text);
 
-/* The source as Python text, as in L['self'].layer.weight. New. */
+/* The source as Python text, as in L['self'].layer.weight; of one that is deeper than this, the last part. New. */
+enum { MG_SOURCE_LEVELS = 32 };
 PyObject *mg_source_text(const MgSource *source);
 
 void mg_sources_free(MgSources *sources);

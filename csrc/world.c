@@ -1013,8 +1013,10 @@ enter_point(MgCapture *capture, MgFrame *frame)
         }
         if (!mg_is_plain_value(value) && !mg_is_singleton(value) && !Py_IS_TYPE(value, &PyMethod_Type) &&
             !Py_IS_TYPE(value, mg_torch.device) && !mg_rules_is_value_type(Py_TYPE(value)) &&
-            mg_world_find(capture, value) == NULL && kind_of(value, source) == MG_KIND_OPAQUE) {
-            /* an iterator, say: which one it is is not guarded before captured code looks at it */
+            mg_world_find(capture, value) == NULL &&
+            (kind_of(value, source) == MG_KIND_OPAQUE || PyWeakref_CheckRefExact(value))) {
+            /* an iterator or a weak reference, say: which one it is is not guarded before captured code looks at it, and
+             * it is not kept alive */
             if (mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)Py_TYPE(value)) < 0 ||
                 new_record(capture, value, source, MG_KIND_OPAQUE, 1) == NULL) {
                 return MG_ERR;

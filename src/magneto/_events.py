@@ -132,7 +132,7 @@ class Observer:
 
 
 def count(group: str, text: str) -> None:
-    """Count a reason whose text has values of the program in it: new ones beyond `MOST_REASONS` are counted together."""
+    """Count a reason whose text has values of the program in it: those beyond `MOST_REASONS` are counted as one."""
     counts = counters[group]
     if text not in counts and len(counts) >= MOST_REASONS:
         text = OTHERS

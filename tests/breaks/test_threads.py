@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 import subprocess
 import sys
 import textwrap
 import threading
+import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +19,7 @@ import pytest
 import torch
 
 import magneto
+from magneto import _core
 
 THREADS = 10
 
@@ -471,3 +476,117 @@ def test_cprofile_and_coverage_like_tools(tmp_path: Any) -> None:
         [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout == "right\n", done.stderr
+
+
+# ---- fork ----
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Runs it in a child of this process; 0 if all went well."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitpid(pid, 0)[1]
+
+
+def test_a_fork_at_a_break_leaves_the_hook_in_order() -> None:
+    """In the child the hook is still in use by the call under way, and by nobody afterwards."""
+    outcome = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        pid = os.fork()
+        y = scale(y)
+        outcome.append(pid)
+        return y * 2
+
+    compiled = magneto.compile(function, backend="eager")
+    wanted = (scale(torch.ones(2) + 1) * 2).tolist()
+    for _ in range(2):
+        outcome.clear()
+        found = compiled(torch.ones(2)).tolist()
+        if outcome == [0]:
+            users = _core.hook_state()["users"]
+            os._exit(0 if found == wanted and users == 0 else 1)
+        assert os.waitpid(outcome[0], 0)[1] == 0
+        assert found == wanted
+
+
+def test_a_fork_while_another_thread_captures_leaves_collections_on() -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    @magneto.assume_constant_result
+    def number() -> int:  # called in the midst of a capture
+        inside.set()
+        done.wait(60)
+        return 3
+
+    assert gc.isenabled()
+    captured = magneto.compile(lambda x: x + number(), backend="eager")
+    thread = threading.Thread(target=lambda: captured(torch.ones(2)))
+    thread.start()
+    try:
+        assert inside.wait(60)
+        assert not gc.isenabled()
+
+        def work() -> None:
+            assert gc.isenabled()
+            magneto.compile(scale, backend="eager")(torch.ones(2))
+            assert gc.isenabled()
+
+        assert in_child(work) == 0
+    finally:
+        done.set()
+        thread.join()
+    assert gc.isenabled()
+
+
+# ---- backends ----
+
+
+def test_backends_are_called_by_one_thread_at_a_time() -> None:
+    busy = []
+    most = []
+
+    def backend(module: torch.fx.GraphModule, _inputs: Any) -> Callable[..., Any]:
+        busy.append(1)
+        for _ in range(200):
+            most.append(len(busy))
+        busy.pop()
+        return module.forward
+
+    def work(number: int) -> None:
+        compiled = magneto.compile(lambda x: x * number, backend=backend)
+        assert compiled(torch.ones(2)).tolist() == [number] * 2
+
+    in_threads(work)
+    assert max(most) == 1
+
+
+# ---- what entries keep alive ----
+
+
+def test_a_weak_reference_that_was_made_before_a_break_goes_with_its_frame() -> None:
+    class Thing:
+        pass
+
+    calls = []
+
+    def function(x: torch.Tensor, thing: Thing) -> torch.Tensor:
+        reference = weakref.ref(thing, calls.append)  # noqa: F841
+        y = x + 1
+        sink.write(1)
+        return y * 2
+
+    compiled = magneto.compile(function, backend="eager")
+    for _ in range(3):
+        thing = Thing()
+        assert compiled(torch.ones(2), thing).tolist() == [4.0, 4.0]
+        assert weakref.getweakrefs(thing) == []
+        del thing
+    assert calls == []

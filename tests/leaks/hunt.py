@@ -84,8 +84,7 @@ def clear_torch() -> None:
 
 
 def clear_caches() -> None:
-    """Empty the caches of the standard library and of torch, which grow for good reasons; and magneto's counters, where
-    the reason for a recompile may have an address in it."""
+    """Empty the caches of the standard library and of torch, which grow for good reasons; and magneto's counters."""
     clear_torch()
     for counter in magneto.counters.values():
         counter.clear()
