@@ -24,9 +24,10 @@ enum {
     TENSORS_ONLY = 1024,  /* no numbers */
     NUMBER_SECOND = 2048, /* the second argument is a number that has no say in the dtype */
     FLAG_SECOND = 4096,   /* the second argument is a bool: in place */
-    PLAIN = 8192,         /* its layout is known for contiguous tensors only */
+    PLAIN = 8192,         /* its layout is known for plain tensors only */
     REVERSED = 16384,     /* the second argument's layout comes first */
     NO_BOOLS = 32768,     /* eager raises for them */
+    TENSOR_FIRST = 65536, /* the first argument is no number */
 };
 
 static int
@@ -83,7 +84,7 @@ give_pointwise(MgShapeCall *call, MgShape **tensors, int count, MgDtype common)
         return mg_shape_give_changed(call, self);
     }
     for (int i = 0; i < count && (data & PLAIN); i++) {
-        MG_NEED(tensors[i] == NULL || mg_layout_is_contiguous(tensors[i]));
+        MG_NEED(tensors[i] == NULL || mg_layout_is_plain(tensors[i]));
     }
     if ((data & REVERSED) && count > 1) {
         MgShape *first = tensors[0];
@@ -111,6 +112,7 @@ read_operands(MgShapeCall *call, int first, int count, MgShape **tensors, MgNumb
         }
         else {
             MG_NEED(!(call->rule->data & TENSORS_ONLY) && numbers != NULL);
+            MG_NEED(!(call->rule->data & TENSOR_FIRST) || i > 0);
             bools = bools || PyBool_Check(value);
             MG_TRY(mg_shape_number(value, &numbers[(*number_count)++]));
         }
@@ -373,10 +375,19 @@ gated(MgShapeCall *call)
     else {
         MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     }
-    MG_NEED(self->size[dim] % 2 == 0 && mg_layout_is_contiguous(self) && mg_layout_elements(self) > 0);
-    MgShape out = *self;
-    out.size[dim] /= 2;
-    mg_layout_contiguous(&out);
+    MG_NEED(self->size[dim] % 2 == 0 && mg_layout_elements(self) > 0);
+    MgDtype inner = computation(SAME, self->dtype);
+    MgShape out = *self, half = *self, gate;
+    if (inner != self->dtype) {
+        mg_layout_like(&half, self);
+    }
+    out.index = -1;
+    out.size[dim] = half.size[dim] /= 2;
+    half.dtype = inner;
+    gate = half;
+    MgShape *tensors[2] = {&half, &gate};
+    mg_layout_pointwise(&gate, tensors, 1, inner); /* the sigmoid of one half, then its product with the other */
+    mg_layout_pointwise(&out, tensors, 2, inner);
     return mg_shape_give(call, &out);
 }
 
@@ -409,7 +420,7 @@ const MgShapeRule mg_shape_pointwise[] = {
     {"o.add o+iadd .__add__ .__radd__", "input other", binary, SAME | ANY},
     {"sub+ subtract+", "input other * alpha", binary, SAME | NUMBERS | NO_BOOLS},
     {"o.sub o+isub", "input other", binary, SAME | NUMBERS | NO_BOOLS},
-    {"rsub", "input other * alpha", binary, SAME | NUMBERS | REVERSED | NO_BOOLS},
+    {"rsub", "input other * alpha", binary, SAME | NUMBERS | REVERSED | NO_BOOLS | TENSOR_FIRST},
     {"mul+ multiply+ o.mul o+imul", "input other", binary, SAME | ANY},
     {"div+ divide+", "input other * rounding_mode?", divide, TO_FLOAT | ANY},
     {"true_divide+ o.truediv o+itruediv", "input other", divide, TO_FLOAT | ANY},
@@ -425,18 +436,20 @@ const MgShapeRule mg_shape_pointwise[] = {
     {"bitwise_left_shift+ bitwise_right_shift+ o.lshift o.rshift o+ilshift o+irshift", "input other", binary,
      SAME | INTS},
     {"logical_and+ logical_or+ logical_xor+", "input other", binary, TO_BOOL | ANY | NO_GRAD | TENSORS_ONLY | PLAIN},
-    {"eq+ ne+ not_equal+ o.eq o.ne", "input other", binary, TO_BOOL | ANY | NO_GRAD},
-    {"lt+ le+ gt+ ge+ less+ less_equal+ greater+ greater_equal+ o.lt o.le o.gt o.ge", "input other", binary,
-     TO_BOOL | BOOLS | REALS | NO_GRAD},
+    {"eq+ ne+ not_equal+", "input other", binary, TO_BOOL | ANY | NO_GRAD | TENSOR_FIRST},
+    {"o.eq o.ne", "input other", binary, TO_BOOL | ANY | NO_GRAD},
+    {"lt+ le+ gt+ ge+ less+ less_equal+ greater+ greater_equal+", "input other", binary,
+     TO_BOOL | BOOLS | REALS | NO_GRAD | TENSOR_FIRST},
+    {"o.lt o.le o.gt o.ge", "input other", binary, TO_BOOL | BOOLS | REALS | NO_GRAD},
     {"clamp+ clip+", "input min? max?", clamp, SAME | REALS},
     {"clamp_min+", "input min", clamp, SAME | REALS},
     {"clamp_max+", "input max", clamp, SAME | REALS},
     {"t.where", "condition input other", choose, SAME | ANY | EXACT},
     {".where", "input condition other", choose_method, SAME | ANY | EXACT},
     {"masked_fill+", "input mask value", masked_fill, 0},
-    {"addcmul+", "input tensor1 tensor2 * value", ternary, SAME | NUMBERS},
-    {"addcdiv+", "input tensor1 tensor2 * value", ternary, SAME | FLOATS | COMPLEX},
-    {"lerp+", "input end weight", ternary, SAME | FLOATS | NUMBER_SECOND},
+    {"addcmul+", "input tensor1 tensor2 * value", ternary, SAME | NUMBERS | EXACT},
+    {"addcdiv+", "input tensor1 tensor2 * value", ternary, SAME | FLOATS | COMPLEX | EXACT},
+    {"lerp+", "input end weight", ternary, SAME | FLOATS | NUMBER_SECOND | EXACT},
     {"t.fill_ .fill_", "input value", overwrite, 0},
     {"t.zero_ .zero_", "input", overwrite, 0},
     {".copy_", "input src", overwrite, 1},

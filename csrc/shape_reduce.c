@@ -224,6 +224,8 @@ spread(MgShapeCall *call)
     return mg_shape_give_object(call, pair);
 }
 
+enum { FUNCTIONAL = 1, LOGARITHM = 2 };
+
 /* softmax and log_softmax: (input, dim, dtype), in torch.nn.functional (input, dim, stacklevel, dtype) */
 static int
 softmax(MgShapeCall *call)
@@ -233,8 +235,15 @@ softmax(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     MgShape out = *self;
-    MG_TRY(mg_shape_dtype(call->args[call->rule->data ? 3 : 2], self->dtype, &out.dtype));
+    MG_TRY(mg_shape_dtype(call->args[call->rule->data & FUNCTIONAL ? 3 : 2], self->dtype, &out.dtype));
     MG_NEED(mg_dtype_class(out.dtype) == 2 && mg_dtype_class(self->dtype) < 3);
+    if (call->rule->data & LOGARITHM) { /* several steps, before which other layouts are made contiguous */
+        MgShape first = *self;
+        if (out.dtype != self->dtype) {
+            mg_layout_like(&first, self);
+        }
+        MG_NEED(!mg_layout_is_contiguous(&first) || mg_layout_is_plain(&first));
+    }
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
@@ -366,8 +375,10 @@ const MgShapeRule mg_shape_reductions[] = {
     {"min", "input dim keepdim", extremum, 1},
     {"var std", "input dim? unbiased keepdim * correction?", spread, 0},
     {"t.var_mean t.std_mean", "input dim? unbiased keepdim * correction?", spread, 1},
-    {"softmax log_softmax", "input dim dtype?", softmax, 0},
-    {"F.softmax F.log_softmax", "input dim? _stacklevel dtype?", softmax, 1},
+    {"softmax", "input dim dtype?", softmax, 0},
+    {"log_softmax", "input dim dtype?", softmax, LOGARITHM},
+    {"F.softmax", "input dim? _stacklevel dtype?", softmax, FUNCTIONAL},
+    {"F.log_softmax", "input dim? _stacklevel dtype?", softmax, FUNCTIONAL | LOGARITHM},
     {"cumsum cumprod", "input dim * dtype?", scan, 0},
     {"sort", "input dim descending * stable?", sort, 0},
     {"argsort", "input dim descending * stable?", sort, 1},

@@ -311,6 +311,21 @@ mg_layout_broadcast(MgShape *shape, MgShape *const *tensors, int count)
     return MG_OK;
 }
 
+/* The strides of a tensor as expanded to some sizes, which it fits. */
+static void
+expand_strides(MgShape *wide, const MgShape *tensor)
+{
+    int lead = wide->dim - tensor->dim;
+    for (int i = wide->dim - 1; i >= 0; i--) {
+        if (i >= lead) {
+            wide->stride[i] = tensor->size[i - lead] == 1 && wide->size[i] != 1 ? 0 : tensor->stride[i - lead];
+        }
+        else {
+            wide->stride[i] = wide->size[i] != 1 || tensor->dim == 0 ? 0 : wide->size[i + 1] * wide->stride[i + 1];
+        }
+    }
+}
+
 void
 mg_layout_pointwise(MgShape *shape, MgShape *const *tensors, int count, MgDtype dtype)
 {
@@ -319,7 +334,7 @@ mg_layout_pointwise(MgShape *shape, MgShape *const *tensors, int count, MgDtype 
     const int64_t *strides[MOST];
     int used = 0, contiguous = 1, channels_last = 1;
     for (int k = 0; k < count && used < MOST; k++) {
-        if (tensors[k] == NULL || (tensors[k]->dim == 0 && shape->dim > 0)) {
+        if (tensors[k] == NULL) {
             continue;
         }
         MgShape own = *tensors[k];
@@ -328,11 +343,7 @@ mg_layout_pointwise(MgShape *shape, MgShape *const *tensors, int count, MgDtype 
         }
         MgShape *wide = &expanded[used];
         *wide = *shape;
-        int lead = shape->dim - own.dim;
-        for (int i = 0; i < shape->dim; i++) {
-            int is_broadcast = i < lead || (own.size[i - lead] == 1 && shape->size[i] != 1);
-            wide->stride[i] = is_broadcast ? 0 : own.stride[i - lead];
-        }
+        expand_strides(wide, &own);
         contiguous = contiguous && mg_layout_is_contiguous(wide);
         channels_last = channels_last && mg_layout_is_channels_last(wide);
         strides[used++] = wide->stride;

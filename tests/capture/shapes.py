@@ -56,7 +56,7 @@ class Report:
                 theirs = _eager(*target, args, kwargs, inputs)
             mine = theirs if isinstance(theirs, Exception) else mine
         if not _propagate._same(mine, theirs):
-            label = getattr(target[1], "__name__", target[1])
+            label = f".{target[1]}" if target[0] == METHOD else target[1].__name__
             self.wrong.append(f"{label} {args} {kwargs} with {inputs}, grad {grad}: {mine} is {theirs}")
 
 
@@ -135,6 +135,112 @@ def vary(
                     (number, _core.meta(meta.dtype, meta.device, tuple(meta.sizes), strides, flags))
                 )
             report.ask(name, target, args, kwargs, changed, rng.random() < 0.7)
+
+
+def any_strides(sizes: tuple[int, ...], rng: random.Random) -> tuple[int, ...]:
+    """Strides that few programs make: those above, expanded and stepped and overlapping in several dimensions, odd ones
+    where a size is one, and channels last."""
+    dims = list(range(len(sizes)))
+    strides = list(other_strides(sizes, rng))
+    if len(dims) in (4, 5) and rng.random() < 0.3:
+        strides = list(dense_strides(sizes, [0, *dims[2:], 1]))
+    for dim in dims:
+        chance = rng.random()
+        if chance < 0.1:
+            strides[dim] = 0
+        elif chance < 0.2:
+            strides[dim] *= rng.choice([2, 3])
+        elif chance < 0.25:
+            strides[dim] = rng.randrange(1, 8)
+        elif chance < 0.6 and sizes[dim] == 1:
+            strides[dim] = rng.choice([0, 1, 2, 5, 100])
+    return tuple(strides)
+
+
+_DTYPES = [
+    torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    torch.complex64,
+]  # fmt: skip
+
+
+def _referred(value: Any) -> set[int]:
+    """The numbers of the inputs that some arguments refer to."""
+    if type(value) is _core.Ref:
+        return {value.index}
+    if isinstance(value, slice):
+        return _referred((value.start, value.stop, value.step))
+    if isinstance(value, dict):
+        return _referred(tuple(value.values()))
+    return set().union(*map(_referred, value)) if isinstance(value, (tuple, list)) else set()
+
+
+def mutate(kind: int, args: Any, kwargs: Any, inputs: list[Any], rng: random.Random) -> tuple[Any, list[Any]]:
+    """A call like another one: with other sizes (the same wherever they were the same, or of one tensor alone), other
+    dtypes, layouts and flags, and perhaps a number in place of a tensor. Most of them are still good calls."""
+    shapes = {number: list(meta.sizes) for number, meta in inputs}
+    dtypes = {number: meta.dtype for number, meta in inputs}
+    known = sorted({size for sizes in shapes.values() for size in sizes})
+    if known and rng.random() < 0.5:
+        old, new = rng.choice(known), rng.choice([0, 1, 1, 2, 4])
+        shapes = {number: [new if size == old else size for size in sizes] for number, sizes in shapes.items()}
+    if shapes and rng.random() < 0.3:
+        sizes = rng.choice(list(shapes.values()))
+        change = rng.choice(["one", "shorter", "longer", "scalar"])
+        if change == "one" and sizes:
+            sizes[rng.randrange(len(sizes))] = 1
+        elif change == "shorter" and sizes:
+            del sizes[0]
+        elif change == "longer":
+            sizes.insert(0, rng.choice([1, 2]))
+        elif change == "scalar":
+            sizes.clear()
+    if dtypes and rng.random() < 0.4:
+        chosen = rng.choice(list(dtypes))
+        new = rng.choice(_DTYPES)
+        dtypes = {
+            n: new if n == chosen or (dtype == dtypes[chosen] and len(inputs) % 2) else dtype
+            for n, dtype in dtypes.items()
+        }
+    if len(args) > 1 and rng.random() < 0.2:
+        at = rng.randrange(1 if kind == METHOD else 0, len(args))
+        if type(args[at]) is _core.Ref:
+            args = (*args[:at], rng.choice([0, 1, 2, -1, 0.5, 2.0, True, 1j]), *args[at + 1 :])
+    changed = []
+    used = _referred((args, kwargs))
+    for number, meta in inputs:
+        if number not in used:
+            continue
+        sizes = tuple(shapes[number])
+        same = sizes == tuple(meta.sizes) and rng.random() < 0.3
+        strides = meta.strides if same else any_strides(sizes, rng)
+        if not same and rng.random() < 0.2:
+            strides = dense_strides(sizes, list(range(len(sizes))))
+        flags = rng.choice([0, 0, 1, 3, 35, 99]) if dtypes[number].is_floating_point else 0
+        changed.append((number, _core.meta(dtypes[number], meta.device, sizes, strides, flags)))
+    return args, changed
+
+
+def mutate_often(
+    report: Report,
+    name: str,
+    targets: list[Target],
+    args: Any,
+    kwargs: Any,
+    rng: random.Random,
+    count: int,
+) -> None:
+    """Ask for calls of each target that are like this one."""
+    inputs: list[Any] = []
+    known: dict[int, int] = {}
+    try:
+        args = with_refs(args, inputs, known)
+        kwargs = {key: with_refs(value, inputs, known) for key, value in kwargs.items()}
+    except (_propagate.Unsupported, NotImplementedError, RuntimeError):  # not a plain tensor
+        return
+    for target in targets:
+        for _ in range(count):
+            other, changed = mutate(target[0], args, kwargs, inputs, rng)
+            report.ask(name, target, other, kwargs, changed, rng.random() < 0.7)
 
 
 _OPERATORS = {
