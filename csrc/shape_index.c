@@ -89,7 +89,8 @@ dimensions_of(MgShapeCall *call, PyObject *item, int masks)
     if (tensor->dtype == MG_BOOL) {
         return masks && tensor->dim > 0 ? tensor->dim : -1;
     }
-    return tensor->dtype == MG_I64 || tensor->dtype == MG_I32 ? 1 : -1;
+    return tensor->dim > 0 && (tensor->dtype == MG_I64 || tensor->dtype == MG_I32) ? 1
+                                                                                   : -1; /* without: its value counts */
 }
 
 /* Takes a subscript apart; masks are known if `masks` says so. */

@@ -106,7 +106,7 @@ add_product(MgShapeCall *call)
     if (right->dim > 1) {
         out.size[dim - 1] = right->size[dim - 1];
     }
-    MG_NEED(self->dim <= out.dim && mg_layout_is_contiguous(self));
+    MG_NEED(self->dim <= out.dim && mg_layout_is_contiguous(self) && mg_layout_elements(&out) > 0);
     for (int i = 0; i < self->dim; i++) {
         int64_t size = self->size[self->dim - 1 - i];
         MG_NEED(size == 1 || size == out.size[out.dim - 1 - i]);
@@ -245,8 +245,7 @@ layer_norm(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_ints(call->args[1], size, &count));
     MG_NEED(is_float(self) && count > 0 && count <= self->dim);
-    MG_NEED(mg_layout_is_plain(self) ||
-            (!mg_layout_is_contiguous(self) && (!call->rule->data || mg_layout_is_dense(self))));
+    MG_NEED(mg_layout_is_plain(self) || (!mg_layout_is_contiguous(self) && !call->rule->data));
     for (int i = 0; i < count; i++) {
         MG_NEED(size[i] == self->size[self->dim - count + i]);
     }
@@ -552,7 +551,7 @@ pool(MgShapeCall *call)
     MG_TRY(mg_shape_bool(call->args[average ? 5 : 6], average ? 1 : 0, &flag)); /* count_include_pad, return_indices */
     MG_NEED((average || !flag) && (!average || call->args[6] == NULL));
     int first = self->dim - spatial;
-    MG_NEED((first == 1 || first == 2) && is_float(self) && mg_layout_is_contiguous(self) &&
+    MG_NEED((first == 1 || first == 2) && is_float(self) && mg_layout_is_plain(self) &&
             !mg_layout_suggests_channels_last(self) && mg_layout_elements(self) > 0);
     MgShape out = *self;
     for (int i = 0; i < spatial; i++) {
@@ -582,7 +581,7 @@ adaptive_pool(MgShapeCall *call)
     MG_TRY(read_output_size(call->args[1], spatial, size));
     MG_TRY(mg_shape_bool(call->args[2], 0, &flag));
     int first = self->dim - spatial;
-    MG_NEED((first == 1 || first == 2) && is_float(self) && mg_layout_is_contiguous(self) && !flag &&
+    MG_NEED((first == 1 || first == 2) && is_float(self) && mg_layout_is_plain(self) && !flag &&
             !mg_layout_suggests_channels_last(self) && mg_layout_elements(self) > 0);
     MgShape out = *self;
     for (int i = 0; i < spatial; i++) {
@@ -604,7 +603,7 @@ interpolate(MgShapeCall *call)
     const char *mode = call->args[3] == NULL ? "nearest" : mg_shape_text(call->args[3]);
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     int spatial = self->dim - 2;
-    MG_NEED(mode != NULL && spatial >= 1 && spatial <= 3 && is_float(self) && mg_layout_is_contiguous(self) &&
+    MG_NEED(mode != NULL && spatial >= 1 && spatial <= 3 && is_float(self) && mg_layout_is_plain(self) &&
             !mg_layout_suggests_channels_last(self) && mg_layout_elements(self) > 0);
     MG_NEED(strcmp(mode, "nearest") == 0 || (strcmp(mode, "bilinear") == 0 && spatial == 2) ||
             (strcmp(mode, "bicubic") == 0 && spatial == 2) || (strcmp(mode, "linear") == 0 && spatial == 1));

@@ -55,7 +55,9 @@ give_converted(MgShapeCall *call, MgShape *self, MgDtype dtype, int copy, int fo
         return mg_shape_give_input(call, self);
     }
     if (dtype == self->dtype && !copy &&
-        (format == CONTIGUOUS ? mg_layout_is_contiguous(self) : mg_layout_is_channels_last(self))) {
+        (format == CONTIGUOUS ? mg_layout_is_contiguous(self)
+         : strict             ? mg_layout_is_channels_last(self)
+                              : self->dim == 4 && mg_layout_suggests_channels_last(self))) {
         return mg_shape_give_input(call, self);
     }
     MgShape out = *self;

@@ -28,6 +28,8 @@ enum {
     REVERSED = 16384,     /* the second argument's layout comes first */
     NO_BOOLS = 32768,     /* eager raises for them */
     TENSOR_FIRST = 65536, /* the first argument is no number */
+    OTHER_BOOLS = 131072, /* not known for them, though the common dtype may be another */
+    REGULAR = 262144,     /* its layout is known for regular tensors only */
 };
 
 static int
@@ -83,8 +85,9 @@ give_pointwise(MgShapeCall *call, MgShape **tensors, int count, MgDtype common)
                 memcmp(out.size, self->size, sizeof(int64_t) * (size_t)out.dim) == 0);
         return mg_shape_give_changed(call, self);
     }
-    for (int i = 0; i < count && (data & PLAIN); i++) {
-        MG_NEED(tensors[i] == NULL || mg_layout_is_plain(tensors[i]));
+    for (int i = 0; i < count; i++) {
+        MG_NEED(!(data & PLAIN) || tensors[i] == NULL || mg_layout_is_plain(tensors[i]));
+        MG_NEED(!(data & REGULAR) || tensors[i] == NULL || mg_layout_is_regular(tensors[i]));
     }
     if ((data & REVERSED) && count > 1) {
         MgShape *first = tensors[0];
@@ -117,6 +120,7 @@ read_operands(MgShapeCall *call, int first, int count, MgShape **tensors, MgNumb
             MG_TRY(mg_shape_number(value, &numbers[(*number_count)++]));
         }
     }
+    MG_NEED(!bools || !(call->rule->data & OTHER_BOOLS));
     if (bools && (call->rule->data & NO_BOOLS)) {
         return mg_shape_fail(call, "subtraction of bools");
     }
@@ -168,6 +172,9 @@ binary(MgShapeCall *call)
     if (call->args[2] != NULL) { /* alpha */
         MG_TRY(mg_shape_number(call->args[2], &alpha));
         MG_NEED(mg_dtype_class(alpha.kind) <= mg_dtype_class(common) && alpha.kind != MG_BOOL);
+        for (int i = 0; i < 2; i++) { /* a product comes first, with its own layout */
+            MG_NEED(tensors[i] == NULL || (mg_layout_is_dense(tensors[i]) && mg_layout_is_regular(tensors[i])));
+        }
     }
     MG_NEED(tensors[0] != NULL || !call->in_place);
     return give_pointwise(call, tensors, 2, common);
@@ -225,7 +232,11 @@ clamp(MgShapeCall *call)
         }
     }
     MG_NEED(count == 0 || (tensors[1] == NULL && tensors[2] == NULL));
-    MG_NEED(mg_layout_is_dense(tensors[0])); /* it is several steps, each with its layout */
+    MG_NEED(mg_layout_is_dense(tensors[0]) &&
+            mg_layout_is_regular(tensors[0])); /* it is several steps, each with its layout */
+    for (int i = 0; i < 3 && (tensors[1] != NULL || tensors[2] != NULL); i++) {
+        MG_NEED(tensors[i] == NULL || mg_layout_is_plain(tensors[i]));
+    }
     return give_pointwise(call, tensors, 3, mg_dtype_common(tensors, 3, numbers, count, call->standard));
 }
 
@@ -240,9 +251,12 @@ choose(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[0], &tensors[0]));
     MG_NEED(tensors[0]->dtype == MG_BOOL);
     MgDtype common = mg_dtype_common(tensors + 1, 2, numbers, count, call->standard);
-    MgShape condition = *tensors[0]; /* it is not converted */
-    condition.dtype = common;
+    MgShape condition = *tensors[0], scalar = {.index = -1, .dtype = common};
+    condition.dtype = common; /* it is not converted */
     tensors[0] = &condition;
+    for (int i = 1; i < 3; i++) { /* numbers become tensors */
+        tensors[i] = tensors[i] == NULL ? &scalar : tensors[i];
+    }
     return give_pointwise(call, tensors, 3, common);
 }
 
@@ -281,7 +295,12 @@ masked_fill(MgShapeCall *call)
                 memcmp(out.size, tensors[0]->size, sizeof(int64_t) * (size_t)out.dim) == 0);
         return mg_shape_give_changed(call, tensors[0]);
     }
-    mg_layout_contiguous(&out);
+    MgShape value = {.index = -1};
+    MgShape *choices[3] = {tensors[1], &value, tensors[0]};
+    mg_layout_pointwise(&out, choices, 3, MG_NO_DTYPE); /* where(mask, value, input), which is then made contiguous */
+    if (!mg_layout_is_contiguous(&out)) {
+        mg_layout_contiguous(&out);
+    }
     return mg_shape_give(call, &out);
 }
 
@@ -393,29 +412,31 @@ gated(MgShapeCall *call)
 
 #define UNARY_FLOAT                                                                                                  \
     "exp+ exp2+ expm1+ log+ log2+ log10+ log1p+ sin+ cos+ tan+ asin+ acos+ atan+ sinh+ cosh+ tanh+ asinh+ acosh+ "    \
-    "atanh+ sqrt+ rsqrt+ sigmoid+ erf+ erfc+ erfinv+ lgamma+ digamma+ reciprocal+ F.tanh F.sigmoid s.expit s.expm1 "  \
+    "atanh+ sqrt+ rsqrt+ erf+ erfc+ erfinv+ lgamma+ digamma+ reciprocal+ F.tanh s.expm1 "  \
     "s.log1p s.erf s.erfc s.exp2"
 
 const MgShapeRule mg_shape_pointwise[] = {
     {UNARY_FLOAT, "input", unary, TO_FLOAT | BOOLS | INTS | FLOATS},
+    {"sigmoid+ F.sigmoid s.expit", "input", unary, TO_FLOAT | BOOLS | INTS | FLOATS | REGULAR},
     {"neg+ negative+ o.neg square+ sgn+", "input", unary, SAME | NUMBERS},
     {"abs+ absolute+ o.abs", "input", unary, TO_REAL | NUMBERS},
     {"sign+ floor+ ceil+ trunc+ fix+", "input", unary, SAME | REALS},
     {"frac+", "input", unary, SAME | FLOATS},
     {"round+", "input", unary, SAME | REALS},
-    {"relu+", "input", unary, SAME | REALS},
+    {"relu+", "input", unary, SAME | REALS | REGULAR},
     {"bitwise_not+ o.invert o.inv .__invert__", "input", unary, SAME | BOOLS | INTS},
     {"logical_not+", "input", unary, TO_BOOL | ANY | NO_GRAD},
     {"isnan isinf isfinite isneginf isposinf signbit", "input", unary, TO_BOOL | BOOLS | REALS | NO_GRAD},
-    {"nan_to_num+", "input nan? posinf? neginf?", unary, SAME | FLOATS | FLAG_SECOND},
-    {"n.gelu", "input approximate", gelu, SAME | FLOATS},
-    {"F.relu F.silu F.mish F.hardswish F.hardsigmoid F.relu6", "input inplace", unary, SAME | FLOATS | FLAG_SECOND},
-    {"F.selu", "input inplace", unary, SAME | FLOATS | FLAG_SECOND},
-    {"F.leaky_relu", "input negative_slope inplace", unary, SAME | FLOATS | FLAG_SECOND},
-    {"F.elu F.celu", "input alpha inplace", unary, SAME | FLOATS | FLAG_SECOND},
-    {"n.softplus F.softplus", "input beta threshold", unary, SAME | FLOATS | FLAG_SECOND},
-    {"F.hardtanh", "input min_val max_val inplace", unary, SAME | FLOATS | FLAG_SECOND},
-    {"n.logsigmoid F.logsigmoid", "input", unary, SAME | FLOATS},
+    {"nan_to_num+", "input nan? posinf? neginf?", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
+    {"n.gelu", "input approximate", gelu, SAME | FLOATS | REGULAR},
+    {"F.silu F.mish F.hardswish F.hardsigmoid", "input inplace", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
+    {"F.relu F.relu6", "input inplace", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
+    {"F.selu", "input inplace", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
+    {"F.leaky_relu", "input negative_slope inplace", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
+    {"F.elu F.celu", "input alpha inplace", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
+    {"n.softplus F.softplus", "input beta threshold", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
+    {"F.hardtanh", "input min_val max_val inplace", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
+    {"n.logsigmoid F.logsigmoid", "input", unary, SAME | FLOATS | PLAIN},
     {"add+", "input other * alpha", binary, SAME | ANY},
     {"o.add o+iadd .__add__ .__radd__", "input other", binary, SAME | ANY},
     {"sub+ subtract+", "input other * alpha", binary, SAME | NUMBERS | NO_BOOLS},
@@ -425,16 +446,18 @@ const MgShapeRule mg_shape_pointwise[] = {
     {"div+ divide+", "input other * rounding_mode?", divide, TO_FLOAT | ANY},
     {"true_divide+ o.truediv o+itruediv", "input other", divide, TO_FLOAT | ANY},
     {"floor_divide+ o.floordiv o+ifloordiv", "input other", binary, SAME | REALS | PLAIN},
-    {"remainder+ o.mod o+imod fmod+", "input other", binary, SAME | REALS},
-    {"pow+ o.pow o+ipow", "input exponent", power, SAME | NUMBERS},
+    {"remainder+ o.mod o+imod", "input other", binary, SAME | REALS},
+    {"fmod+", "input other", binary, SAME | REALS | TENSOR_FIRST},
+    {"pow+ o.pow o+ipow", "input exponent", power, SAME | NUMBERS | REGULAR},
     {"maximum minimum fmax fmin", "input other", binary, SAME | BOOLS | REALS | TENSORS_ONLY},
     {"atan2+ arctan2+", "input other", binary, TO_FLOAT | BOOLS | REALS | TENSORS_ONLY},
     {"hypot+ logaddexp logaddexp2", "input other", binary, SAME | FLOATS | TENSORS_ONLY | PLAIN},
-    {"xlogy+ copysign+", "input other", binary, TO_FLOAT | BOOLS | REALS | PLAIN},
+    {"xlogy+", "input other", binary, TO_FLOAT | BOOLS | REALS | PLAIN},
+    {"copysign+", "input other", binary, TO_FLOAT | BOOLS | REALS | PLAIN | TENSOR_FIRST},
     {"bitwise_and+ bitwise_or+ bitwise_xor+ o.and_ o.or_ o.xor o+iand o+ior o+ixor", "input other", binary,
      SAME | BOOLS | INTS},
-    {"bitwise_left_shift+ bitwise_right_shift+ o.lshift o.rshift o+ilshift o+irshift", "input other", binary,
-     SAME | INTS},
+    {"bitwise_left_shift+ bitwise_right_shift+", "input other", binary, SAME | INTS},
+    {"o.lshift o.rshift o+ilshift o+irshift", "input other", binary, SAME | INTS | OTHER_BOOLS},
     {"logical_and+ logical_or+ logical_xor+", "input other", binary, TO_BOOL | ANY | NO_GRAD | TENSORS_ONLY | PLAIN},
     {"eq+ ne+ not_equal+", "input other", binary, TO_BOOL | ANY | NO_GRAD | TENSOR_FIRST},
     {"o.eq o.ne", "input other", binary, TO_BOOL | ANY | NO_GRAD},

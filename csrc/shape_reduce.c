@@ -38,8 +38,8 @@ read_dims(PyObject *value, int dim, int *chosen)
     return MG_OK;
 }
 
-/* Sizes without the chosen dimensions, or with ones there. */
-static void
+/* Sizes without the chosen dimensions, or with ones there, but not for what is empty then: its strides vary. */
+static int
 reduce_sizes(MgShape *out, const MgShape *self, int chosen, int keep)
 {
     out->dim = 0;
@@ -52,6 +52,7 @@ reduce_sizes(MgShape *out, const MgShape *self, int chosen, int keep)
         }
     }
     mg_layout_contiguous(out);
+    return keep && mg_layout_elements(out) == 0 ? MG_DECLINE : MG_OK;
 }
 
 static int
@@ -111,7 +112,7 @@ reduce(MgShapeCall *call)
     if (data & NO_GRAD) {
         call->needs_grad = 0;
     }
-    reduce_sizes(&out, self, chosen, keep);
+    MG_TRY(reduce_sizes(&out, self, chosen, keep));
     return mg_shape_give(call, &out);
 }
 
@@ -183,7 +184,7 @@ extremum(MgShapeCall *call)
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     MG_TRY(mg_shape_bool(call->args[2], 0, &keep));
     MG_NEED(self->dim == 0 || self->size[dim] > 0);
-    reduce_sizes(&out, self, 1 << dim, keep);
+    MG_TRY(reduce_sizes(&out, self, 1 << dim, keep));
     MgShape indices = out;
     indices.dtype = MG_I64;
     return give_pair(call, call->rule->data ? "min" : "max", &out, &indices);
@@ -212,7 +213,7 @@ spread(MgShapeCall *call)
         MG_TRY(mg_shape_number(call->args[4], &number));
     }
     out.dtype = self->dtype;
-    reduce_sizes(&out, self, chosen, keep);
+    MG_TRY(reduce_sizes(&out, self, chosen, keep));
     if (!call->rule->data) {
         return mg_shape_give(call, &out);
     }
@@ -276,7 +277,7 @@ sort(MgShapeCall *call)
     }
     MG_TRY(mg_shape_bool(call->args[2], 0, &flag));
     MG_TRY(mg_shape_bool(call->args[3], 0, &flag));
-    MG_NEED(mg_dtype_class(self->dtype) < 3);
+    MG_NEED(mg_dtype_class(self->dtype) < 3 && mg_layout_is_regular(self));
     MgShape values = *self, indices = *self;
     mg_layout_is_contiguous(self) ? mg_layout_contiguous(&values) : mg_layout_like(&values, self);
     memcpy(indices.stride, values.stride, sizeof(indices.stride));
@@ -334,7 +335,7 @@ norm(MgShapeCall *call)
             mg_layout_elements(self) > 0);
     MG_NEED(call->args[2] != NULL || !keep);
     out.dtype = self->dtype;
-    reduce_sizes(&out, self, chosen, keep);
+    MG_TRY(reduce_sizes(&out, self, chosen, keep));
     return mg_shape_give(call, &out);
 }
 

@@ -624,6 +624,7 @@ flip(MgShapeCall *call)
         MG_NEED(!(seen & 1 << dim));
         seen |= 1 << dim;
     }
+    MG_NEED(mg_layout_is_regular(self));
     MgShape out = *self;
     mg_layout_is_contiguous(self) ? mg_layout_contiguous(&out) : mg_layout_like(&out, self);
     return mg_shape_give(call, &out);
@@ -636,7 +637,7 @@ triangle(MgShapeCall *call)
     MgShape *self;
     int64_t diagonal;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
-    MG_NEED(self->dim >= 2);
+    MG_NEED(self->dim >= 2 && (call->in_place || mg_layout_is_regular(self)));
     if (call->args[1] != NULL) {
         MG_TRY(mg_shape_int(call->args[1], &diagonal));
     }

@@ -147,6 +147,17 @@ mg_layout_is_plain(const MgShape *shape)
 }
 
 int
+mg_layout_is_regular(const MgShape *shape)
+{
+    for (int i = 0; i < shape->dim; i++) {
+        if (shape->size[i] < 2) {
+            return mg_layout_is_plain(shape);
+        }
+    }
+    return 1;
+}
+
+int
 mg_layout_is_channels_last(const MgShape *shape)
 {
     static const int order[4] = {1, 3, 2, 0};
@@ -228,7 +239,7 @@ mg_layout_channels_last(MgShape *shape)
     for (int i = 0; i < shape->dim; i++) {
         int at = i == 0 ? 1 : i == shape->dim - 1 ? 0 : shape->dim - i;
         shape->stride[at] = stride;
-        stride *= shape->size[at] > 1 ? shape->size[at] : 1;
+        stride *= shape->size[at];
     }
 }
 

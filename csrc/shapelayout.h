@@ -56,6 +56,7 @@ int mg_dtype_fits(MgDtype from, MgDtype to);
 int64_t mg_layout_elements(const MgShape *shape);
 int mg_layout_is_contiguous(const MgShape *shape);
 int mg_layout_is_plain(const MgShape *shape);               /* contiguous, also by strides that have no meaning */
+int mg_layout_is_regular(const MgShape *shape);             /* that, or all strides have a meaning */
 int mg_layout_is_channels_last(const MgShape *shape);       /* of four dimensions */
 int mg_layout_suggests_channels_last(const MgShape *shape); /* of four or five, also with gaps */
 int mg_layout_is_dense(const MgShape *shape);               /* each element has its own place, and there are no gaps */

@@ -182,7 +182,9 @@ def mutate(kind: int, args: Any, kwargs: Any, inputs: list[Any], rng: random.Ran
     known = sorted({size for sizes in shapes.values() for size in sizes})
     if known and rng.random() < 0.5:
         old, new = rng.choice(known), rng.choice([0, 1, 1, 2, 4])
-        shapes = {number: [new if size == old else size for size in sizes] for number, sizes in shapes.items()}
+        shapes = {
+            number: [new if size == old else size for size in sizes] for number, sizes in shapes.items()
+        }
     if shapes and rng.random() < 0.3:
         sizes = rng.choice(list(shapes.values()))
         change = rng.choice(["one", "shorter", "longer", "scalar"])

@@ -1,8 +1,12 @@
 """The shape functions in C against FakeTensorMode: metadata, changes and views must be the same wherever they answer.
 
 The arguments are the samples of torch's own test database, and calls written here. Each is asked with its own metadata, and
-then with other layouts of the same sizes, other flags, and without grad mode. With MAGNETO_SWEEP=1 there are more samples,
-dtypes and layouts, and all operations of the database are asked for.
+then with other layouts of the same sizes, other flags, and without grad mode; and with calls made from them at random, of
+other sizes, dtypes and layouts that few programs make. With MAGNETO_SWEEP=1 there are more samples, dtypes and layouts, and
+all operations of the database are asked for.
+
+FakeTensorMode is the reference because it is TorchDynamo's. For some layouts it says other strides than eager gives:
+`_UNLIKE_EAGER` names them.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import torch
 from torch.nn import functional as F
 
 import magneto
-from magneto import _core
+from magneto import _core, _propagate
 
 from . import opinfo, shapes
 from .shapes import FUNCTION, METHOD, Report
@@ -28,6 +32,7 @@ from torch.testing._internal.common_methods_invocations import op_db  # isort: s
 SWEEP = os.environ.get("MAGNETO_SWEEP") == "1"
 SAMPLES = 50 if SWEEP else 6
 VARIANTS = 8 if SWEEP else 1
+MUTANTS = 3 if SWEEP else 1
 DTYPES = [torch.float32, torch.int64] + ([torch.bool, torch.float16, torch.complex64] if SWEEP else [])
 SHARDS = 8
 
@@ -89,6 +94,22 @@ def test_operations_agree(shard: int) -> None:
                     shapes.vary(report, op.name, targets, args, kwargs, rng, VARIANTS)
     elsewhere = {op.name for op in OPERATIONS if op not in ops}  # there is more than one of that name
     _finish(report, {op.name for op in ops if op.name in LISTED} - elsewhere)
+
+
+@pytest.mark.no_leak_hunt(reason="runs for minutes, and torch keeps caches of its own")
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_calls_made_at_random_agree(shard: int) -> None:
+    report = Report()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for op in [op for op in OPERATIONS if op.name in LISTED][shard::SHARDS]:
+            rng = random.Random(f"{op.name} at random")
+            targets = shapes.targets_of(op)
+            for dtype in opinfo.dtypes(op, DTYPES):
+                for args, kwargs in shapes.samples_of(op, dtype, SAMPLES):
+                    shapes.mutate_often(report, op.name, targets, args, kwargs, rng, MUTANTS)
+    _finish(report, set())
+    assert report.answered.total() > report.asked.total() // 5
 
 
 def _calls() -> list[tuple[str, tuple[int, Any], tuple[Any, ...], dict[str, Any]]]:
@@ -457,6 +478,107 @@ def test_what_eager_raises_is_an_error_for_shape_functions_too(case: tuple[Any, 
     assert magneto.compile(function, backend="eager")(*args) == expected
 
 
+def _strided(
+    sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    return torch.empty_strided(sizes, strides, dtype=dtype).zero_()
+
+
+_HALF = torch.float16
+_SCALAR = torch.ones(())
+_EXPANDED = torch.ones(5).expand(5, 5)
+_ACROSS = torch.ones(5, 5).t()
+_ODD = _strided((5, 1), (1, 100))  # the stride of a dimension of one element says nothing, but it is there
+_ODD_IMAGE = _strided((2, 1, 4, 4), (16, 3, 4, 1))
+_LAYOUTS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+    (torch.lerp, (_EXPANDED.half(), _ACROSS.half(), _ACROSS.half()), {}),
+    (torch.addcmul, (_EXPANDED.half(), _ACROSS.half(), _ACROSS.half()), {}),
+    (torch.addcdiv, (_EXPANDED.half(), _ACROSS.half(), _ACROSS.half()), {}),
+    (torch.addcmul, (_ODD, _SCALAR, _SCALAR), {}),
+    (torch.add, (_ODD, _SCALAR), {}),
+    (torch.maximum, (_strided((5, 1), (1, 7)), _strided((1, 5, 5), (5, 0, 10))), {}),
+    (torch.add, (_strided((1, 1), (0, 2)), _strided((2, 1, 1), (1, 0, 16))), {"alpha": 2}),
+    (torch.where, (_ODD > 0, _ODD, 0.0), {}),
+    ("masked_fill", (_strided((5, 5), (15, 0)), _strided((1, 5, 5), (2, 10, 2), torch.bool), 1.0), {}),
+    (torch.clamp_max, (_ODD, 2), {}),
+    (torch.clamp, (_strided((1, 5, 2), (5, 1, 5), _HALF), torch.ones(5, 2, dtype=_HALF)), {}),
+    (F.glu, (_strided((1, 4, 6, 7), (3, 42, 7, 1)), 2), {}),
+    (F.glu, (_strided((8, 2), (2, 16), _HALF), 1), {}),
+    (F.relu, (_ODD,), {}),
+    (torch.sigmoid, (_strided((1, 4, 3), (5, 6, 2)),), {}),
+    (torch._C._nn.gelu, (_strided((10, 1), (3, 100)),), {"approximate": "tanh"}),
+    (F.logsigmoid, (_strided((1, 3), (2, 2)),), {}),
+    (torch.pow, (_ODD, 1), {}),
+    (F.batch_norm, (_ODD_IMAGE, None, None, None, None, True), {}),
+    (F.rms_norm, (_strided((2, 2, 2, 3), (12, 1, 6, 2), _HALF), (2, 3)), {}),
+    (F.log_softmax, (_ODD, 0), {}),
+    (F.log_softmax, (_strided((1, 5, 10), (100, 10, 0), torch.int64), 2), {"dtype": torch.float64}),
+    (torch.flip, (_ODD, (0,)), {}),
+    (torch.tril, (_ODD,), {}),
+    (torch.sort, (_strided((1, 5, 5), (250, 1, 5)), 1), {}),
+    (F.max_pool1d, (_strided((1, 2, 1), (7, 1, 4)), 1), {}),
+    (torch.sum, (torch.ones(3, 0), 0, True), {}),
+    (torch.addmv, (torch.ones(1), torch.ones(0, 10), torch.ones(10)), {}),
+    ("float", (torch.ones(0, 3, 0, 3, dtype=torch.bool),), {"memory_format": torch.channels_last}),
+    ("float", (_strided((2, 3, 2, 3), (54, 1, 27, 3)),), {"memory_format": torch.channels_last}),
+    ("float", (_strided((2, 1, 2, 1), (2, 2, 1, 1)),), {"memory_format": torch.channels_last}),
+    (operator.lshift, (_X > 0, _X.long()), {}),
+]
+
+
+def _name_of(case: tuple[Any, ...]) -> str:
+    return str(getattr(case[0], "__name__", case[0]))
+
+
+@pytest.mark.parametrize("case", _LAYOUTS, ids=_name_of)
+def test_unusual_layouts_agree(case: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> None:
+    target, args, kwargs = case
+    report = Report()
+    kind = METHOD if isinstance(target, str) else FUNCTION
+    shapes.vary(report, "", [(kind, target)], args, kwargs, random.Random(0), 0)
+    assert report.wrong == []
+
+
+# Layouts of which FakeTensorMode, and so TorchDynamo, says other strides than eager gives: halves are converted to float32
+# by its descriptions of most operations, and that orders dimensions that were expanded; and what it describes as several
+# steps keeps no strides that have no meaning, or keeps them where eager does not.
+_UNLIKE_EAGER: list[tuple[Any, tuple[Any, ...]]] = [
+    *((operation, (_EXPANDED.half(), _ACROSS.half())) for operation in (
+        torch.add, torch.sub, torch.mul, torch.div, torch.remainder, torch.fmod, torch.pow, torch.maximum, torch.minimum,
+        torch.fmax, torch.fmin, torch.atan2, torch.eq, torch.lt,
+    )),
+    (F.glu, (_strided((8, 2), (2, 16), _HALF), 1)),
+    (F.log_softmax, (_ODD, 0)),
+    (F.batch_norm, (_ODD_IMAGE, None, None, None, None, True)),
+    (torch.flip, (_ODD, (0,))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", _UNLIKE_EAGER, ids=_name_of)
+def test_where_torch_disagrees_with_itself_shape_functions_say_what_fake_tensors_do(
+    case: tuple[Any, tuple[Any, ...]],
+) -> None:
+    target, args = case
+    inputs: list[Any] = []
+    fake = _propagate._propagate(FUNCTION, target, shapes.with_refs(args, inputs, {}), {}, inputs)
+    assert tuple(fake[0].strides) != target(*args).stride()
+    mine = _ask(target, *args)
+    assert mine is None or _propagate._same(mine, fake)
+
+
+def test_an_index_without_dimensions_makes_a_view() -> None:
+    def function(x: torch.Tensor, i: torch.Tensor) -> Any:
+        y = x[i]
+        y.add_(1)
+        return y._base is x
+
+    assert _ask(operator.getitem, _X, torch.tensor(1)) is None
+    for call in (function, magneto.compile(function, backend="eager")):
+        x = torch.zeros(2, 3)
+        assert call(x, torch.tensor(1))
+        assert x.tolist() == [[0.0] * 3, [1.0] * 3]
+
+
 def test_numbers_that_a_dtype_can_hold_are_taken() -> None:
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         limits = torch.finfo(dtype)
@@ -479,6 +601,12 @@ def test_numbers_that_a_dtype_can_hold_are_taken() -> None:
         (torch.add, (_X, _X, 2), {}),
         (torch.zeros_like, (_X, torch.float64), {}),
         (torch.logsumexp, (_X,), {}),
+        (torch.eq, (2, _X), {}),
+        (torch.lt, (2, _X), {}),
+        (torch.rsub, (2, _X), {}),
+        (torch.fmod, (2, _X), {}),
+        (torch.copysign, (2, _X), {}),
+        (operator.setitem, (_X, torch.tensor(1), 0.0), {}),
         (F.relu, (_X, 1), {}),
         (F.leaky_relu, (_X, True), {}),
         (F.mse_loss, (_X, _X), {"reduction": None}),
