@@ -673,7 +673,7 @@ pad(MgShapeCall *call)
     const char *mode = call->args[2] == NULL ? "constant" : mg_shape_text(call->args[2]);
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_ints(call->args[1], amounts, &count));
-    MG_NEED(mode != NULL && count % 2 == 0 && count / 2 <= self->dim && mg_layout_is_contiguous(self));
+    MG_NEED(mode != NULL && count % 2 == 0 && count / 2 <= self->dim && mg_layout_is_plain(self));
     if (call->args[3] != NULL) {
         MG_TRY(mg_shape_number(call->args[3], &value));
         MG_NEED(mg_dtype_class(value.kind) <= mg_dtype_class(self->dtype));
@@ -697,7 +697,7 @@ pad(MgShapeCall *call)
         MG_NEED(out.size[dim] >= 0 && (out.size[dim] > 0 || self->size[dim] == 0));
         MG_NEED(before >= -self->size[dim] && after >= -self->size[dim]);
     }
-    MG_NEED(any || (constant && mg_layout_is_plain(self)));
+    MG_NEED(any || constant);
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }

@@ -376,12 +376,7 @@ int
 mg_layout_view(const MgShape *from, MgShape *to)
 {
     if (mg_layout_elements(from) == 0) {
-        if (from->dim == to->dim && memcmp(from->size, to->size, sizeof(int64_t) * (size_t)from->dim) == 0) {
-            memcpy(to->stride, from->stride, sizeof(to->stride));
-        }
-        else {
-            mg_layout_contiguous(to);
-        }
+        mg_layout_contiguous(to);
         return 1;
     }
     int at = to->dim - 1;

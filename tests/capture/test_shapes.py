@@ -523,6 +523,9 @@ _LAYOUTS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     ("float", (_strided((2, 3, 2, 3), (54, 1, 27, 3)),), {"memory_format": torch.channels_last}),
     ("float", (_strided((2, 1, 2, 1), (2, 2, 1, 1)),), {"memory_format": torch.channels_last}),
     (operator.lshift, (_X > 0, _X.long()), {}),
+    (torch.reshape, (_strided((0, 3), (7, 2)), (0, 3)), {}),
+    (F.pad, (_strided((1, 1, 5, 5), (25, 1, 5, 1)), (0, 2, 0, 1)), {}),
+    (torch._C._nn.pad, (_strided((1, 1, 5, 5), (25, 1, 5, 1)), (0, 2, 0, 1), "constant", 1.0), {}),
 ]
 
 
@@ -541,7 +544,7 @@ def test_unusual_layouts_agree(case: tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 # Layouts of which FakeTensorMode, and so TorchDynamo, says other strides than eager gives: halves are converted to float32
 # by its descriptions of most operations, and that orders dimensions that were expanded; and what it describes as several
-# steps keeps no strides that have no meaning, or keeps them where eager does not.
+# steps keeps no strides that have no meaning, or keeps them where eager does not; and so with views of what is empty.
 _UNLIKE_EAGER: list[tuple[Any, tuple[Any, ...]]] = [
     *((operation, (_EXPANDED.half(), _ACROSS.half())) for operation in (
         torch.add, torch.sub, torch.mul, torch.div, torch.remainder, torch.fmod, torch.pow, torch.maximum, torch.minimum,
@@ -551,6 +554,7 @@ _UNLIKE_EAGER: list[tuple[Any, tuple[Any, ...]]] = [
     (F.log_softmax, (_ODD, 0)),
     (F.batch_norm, (_ODD_IMAGE, None, None, None, None, True)),
     (torch.flip, (_ODD, (0,))),
+    (torch.reshape, (_strided((0, 3), (7, 2)), (0, 3))),
 ]  # fmt: skip
 
 
