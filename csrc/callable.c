@@ -940,16 +940,70 @@ find_empty(MgFrame *frame, int offset, int depth, uint8_t *empty)
     return MG_OK;
 }
 
-/* The capture point for a place in a code object; made if it is new. NULL with an exception. */
+/* Frees what points hold, which can run any code. */
+static void
+free_points(MgPoint *points, int count)
+{
+    for (int i = 0; i < count; i++) {
+        MgPoint *point = &points[i];
+        for (int k = 0; k < point->entry_count; k++) {
+            Py_DECREF(point->entries[k]);
+        }
+        PyMem_Free(point->entries);
+        mg_dispatch_free(point->decision.dispatch);
+        PyMem_Free(point->empty);
+        Py_DECREF(point->code);
+        Py_DECREF(point->globals);
+    }
+    PyMem_Free(points);
+}
+
+enum { MOST_POINTS = 1024, OLD = 8 * MOST_POINTS };
+
+/* Makes room if there are too many points: code that is made anew for each call, by exec() say, has its own. Those that
+ * have not been looked for for long go. 1 if there is room, 0 if not, -1 with an exception. */
+static int
+make_room(MgCompiled *self)
+{
+    if (self->point_count < MOST_POINTS) {
+        return 1;
+    }
+    MgPoint *old = PyMem_Malloc(sizeof(MgPoint) * MOST_POINTS);
+    if (old == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int kept = 0, gone = 0;
+    for (int i = 0; i < self->point_count; i++) {
+        if (self->looks - self->points[i].used > OLD) {
+            old[gone++] = self->points[i];
+        }
+        else {
+            self->points[kept++] = self->points[i];
+        }
+    }
+    self->point_count = kept;
+    self->changes++;
+    free_points(old, gone);
+    return gone > 0;
+}
+
+/* The capture point for a place in a code object; made if it is new. NULL with an exception, or without one if there are
+ * too many. */
 static MgPoint *
 find_point(MgCompiled *self, MgFrame *frame, int offset, int depth, const uint8_t *empty)
 {
+    self->looks++;
     for (int i = 0; i < self->point_count; i++) {
         MgPoint *point = &self->points[i];
         if (point->code == frame->f_code && point->offset == offset && point->depth == depth &&
             memcmp(point->empty, empty, (size_t)depth / 8 + 1) == 0) {
+            point->used = self->looks;
             return point;
         }
+    }
+    if (make_room(self) <= 0) {
+        return NULL;
     }
     MgPoint *points = PyMem_Realloc(self->points, sizeof(MgPoint) * (size_t)(self->point_count + 1));
     uint8_t *copy = PyMem_Malloc(EMPTY_BYTES);
@@ -966,6 +1020,7 @@ find_point(MgCompiled *self, MgFrame *frame, int offset, int depth, const uint8_
                                                 .globals = Py_NewRef(frame->f_globals),
                                                 .offset = offset,
                                                 .depth = depth,
+                                                .used = self->looks,
                                                 .empty = copy};
     return &self->points[self->point_count++];
 }
@@ -1052,6 +1107,13 @@ does_something(MgEntry *entry)
     return entry->node_count > entry->input_count || entry->frames != NULL;
 }
 
+/* What comes of a frame for which no point was found. */
+static MgContinue
+without_point(void)
+{
+    return PyErr_Occurred() ? MG_CONTINUE_ERROR : MG_CONTINUE_PLAIN;
+}
+
 static MgContinue
 continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result, MgExit **exit)
 {
@@ -1062,7 +1124,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     }
     MgPoint *point = find_point(self, frame, offset, depth, empty);
     if (point == NULL) {
-        return MG_CONTINUE_ERROR;
+        return without_point();
     }
     if (point->given_up || point->globals != frame->f_globals || mg_capture_current != NULL) {
         return MG_CONTINUE_PLAIN;
@@ -1071,7 +1133,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     for (int tries = 0; found == 2 && tries < 100; tries++) {
         point = find_point(self, frame, offset, depth, empty); /* trying may have let others run */
         if (point == NULL) {
-            return MG_CONTINUE_ERROR;
+            return without_point();
         }
         *result =
             try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, exit);
@@ -1086,14 +1148,14 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         int limit = self->limit < 0 ? mg_callable_limit : self->limit;
         point = find_point(self, frame, offset, depth, empty); /* the backend's guard may have run any code */
         if (point == NULL) {
-            return MG_CONTINUE_ERROR;
+            return without_point();
         }
         if (point->entry_count >= limit) {
             return MG_CONTINUE_PLAIN;
         }
         point = note_changes(self, point, frame, offset, depth, empty);
         if (point == NULL) {
-            return MG_CONTINUE_ERROR;
+            return without_point();
         }
         Subject subject = {.frame = frame, .next = next, .sp = sp};
         subject.changing = point->changing;
@@ -1104,7 +1166,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         point = find_point(self, frame, offset, depth, empty); /* so may the backend: the table may be another */
         if (point == NULL) {
             Py_XDECREF(entry);
-            return MG_CONTINUE_ERROR;
+            return without_point();
         }
         if (entry == NULL) {
             point->given_up = ++point->failures > 2;
@@ -1191,18 +1253,7 @@ drop_entries(MgCompiled *self)
     self->entries = NULL;
     self->point_count = self->entry_count = self->entry_room = 0;
     self->changes++; /* all is taken out before anything is dropped: dropping can run any code */
-    for (int i = 0; i < point_count; i++) {
-        MgPoint *point = &points[i];
-        for (int k = 0; k < point->entry_count; k++) {
-            Py_DECREF(point->entries[k]);
-        }
-        PyMem_Free(point->entries);
-        mg_dispatch_free(point->decision.dispatch);
-        PyMem_Free(point->empty);
-        Py_DECREF(point->code);
-        Py_DECREF(point->globals);
-    }
-    PyMem_Free(points);
+    free_points(points, point_count);
     for (int i = 0; i < count; i++) {
         Py_DECREF(entries[i]);
     }

@@ -14,14 +14,13 @@ typedef struct {
 typedef struct {
     PyCodeObject *code; /* strong */
     PyObject *globals;  /* strong */
-    int offset, depth;
+    int offset, depth, entry_count;
     uint8_t *empty;    /* owned: a bit for each slot, set if the slot is empty and somebody may look */
     MgEntry **entries; /* strong, most recent first */
-    int entry_count;
     MgDecision decision;
-    int failures;
-    MgPaths changing; /* sources whose values keep changing */
-    int given_up;     /* nothing to capture here: left to CPython */
+    MgPaths changing;       /* sources whose values keep changing */
+    int failures, given_up; /* the latter: nothing to capture here, left to CPython */
+    uint64_t used;          /* when it was last looked for, by the callable's `looks` */
 } MgPoint;
 
 typedef struct {
@@ -49,7 +48,7 @@ typedef struct {
     int warm, plain;  /* a first call was left to CPython: "eager_then_compile"; only what it calls is to be captured */
     int forced;       /* made for a forced backend: called whatever backend is forced */
     int skip;         /* calls to be left alone before capture is tried again */
-    uint64_t captures, changes, runs; /* captures, changes of the lists of entries, and runs of entries, ever */
+    uint64_t captures, changes, runs, looks; /* changes of the lists of entries, looks for points; all ever */
     uint64_t plain_tags[3]; /* for a compiled module: those for which its calls were seen to be plain; see wrapper.c */
     PyObject *dict;         /* strong: attributes such as __name__ and __wrapped__; or NULL */
     PyObject *weakrefs;

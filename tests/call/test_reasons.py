@@ -128,29 +128,3 @@ def test_the_number_of_reasons_is_bounded() -> None:
     assert len(counts) == _events.MOST_REASONS + 1
     assert counts[_events.OTHERS] == 500 and counts["L['n'] == 0"] == 2
     assert isinstance(counts, Counter)
-
-
-def test_a_break_at_an_object_asks_it_for_nothing() -> None:
-    asked: list[str] = []
-
-    class Called:
-        def __call__(self, x: torch.Tensor) -> torch.Tensor:
-            eval("1")
-            return x + 1
-
-        def __getattr__(self, name: str) -> Any:
-            asked.append(name)
-            raise AttributeError(name)
-
-        def __repr__(self) -> str:
-            asked.append("repr")
-            return "called"
-
-    called = Called()
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return called(x) * 2
-
-    compiled = magneto.compile(function, backend="eager")
-    assert compiled(X).tolist() == [4.0, 4.0]
-    assert asked == []
