@@ -634,6 +634,10 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
         if (twin->capture != capture->number) {
             return refuse(planner, value);
         }
+        if (mg_twin_of(original)->gradless) {
+            capture->refused = 1;
+            return mg_capture_abort(capture, MG_REASON_BACKEND, "a view that was made where gradients were off");
+        }
         int output = output_index(planner, mg_twin_node(value));
         int node = output < 0 ? -1 : add_node(plan, (MgPlanNode){.kind = MG_PLAN_OUTPUT, .index = output});
         if (node >= 0 && mg_table_set(&plan->known, original, NULL, (void *)(uintptr_t)(node + 1)) < 0) {

@@ -604,15 +604,18 @@ typedef struct {
 
 static PyObject *wrap_result(Wrapping *wrapping, PyObject *result, int node);
 
+/* 1 if the state has gradients on: see _READERS in rules.py. */
+static int
+has_grad_mode(PyObject *state)
+{
+    return PyTuple_GET_SIZE(state) == 0 || PyTuple_GET_ITEM(state, 0) != Py_False;
+}
+
 /* 1 if the next new tensor is a view of one that requires grad: where gradients are off it is a leaf that requires grad
- * too. Backends give it back as such only if gradients are off from the start. */
+ * too. */
 static int
 is_view_of_grad(const Wrapping *wrapping)
 {
-    PyObject *state = wrapping->capture->entry_state; /* see _READERS in rules.py */
-    if (PyTuple_GET_SIZE(state) == 0 || PyTuple_GET_ITEM(state, 0) != Py_False) {
-        return 0;
-    }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(wrapping->views); i++) {
         PyObject *pair = PyTuple_GET_ITEM(wrapping->views, i);
         Py_ssize_t position = PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1));
@@ -624,13 +627,25 @@ is_view_of_grad(const Wrapping *wrapping)
     return 0;
 }
 
+/* MG_ERR if an operation would have gradients flow into a view that has none: a backend's would flow on. */
+static int
+check_gradless(MgCapture *capture, PyObject *twins)
+{
+    for (Py_ssize_t i = 0; capture->foreign && has_grad_mode(capture->state) && i < PyList_GET_SIZE(twins); i++) {
+        if (mg_twin_of(mg_twin_original(PyList_GET_ITEM(twins, i)))->gradless) {
+            return mg_capture_abort(capture, MG_REASON_BACKEND, "a view that was made where gradients were off");
+        }
+    }
+    return MG_OK;
+}
+
 /* A twin for a new tensor in the result. */
 static PyObject *
 wrap_tensor(Wrapping *wrapping, PyObject *meta, int node)
 {
     int flags = ((MgMeta *)meta)->flags;
-    if (wrapping->capture->foreign && (flags & MG_META_REQUIRES_GRAD) && !(flags & MG_META_NON_LEAF) &&
-        !is_view_of_grad(wrapping)) {
+    int leaf = wrapping->capture->foreign && (flags & MG_META_REQUIRES_GRAD) && !(flags & MG_META_NON_LEAF);
+    if (leaf && !is_view_of_grad(wrapping)) {
         mg_capture_abort(wrapping->capture, MG_REASON_BACKEND, "a new leaf that requires grad");
         return NULL;
     }
@@ -639,6 +654,7 @@ wrap_tensor(Wrapping *wrapping, PyObject *meta, int node)
         return NULL;
     }
     mg_twin_of(object)->node = node;
+    mg_twin_of(object)->gradless = leaf && has_grad_mode(wrapping->capture->entry_state);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(wrapping->views); i++) {
         PyObject *pair = PyTuple_GET_ITEM(wrapping->views, i);
         if (PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 0)) == wrapping->fresh) {
@@ -913,7 +929,7 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     if (names == NULL || mapping.key == NULL || mapping.twins == NULL || state == NULL ||
         key_add(&mapping, target) < 0 || key_add(&mapping, state) < 0 ||
         map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0 ||
-        mg_shape_add_settings(target, mapping.key) < 0) {
+        check_gradless(capture, mapping.twins) < 0 || mg_shape_add_settings(target, mapping.key) < 0) {
         goto done;
     }
     PyObject *outcome = find_outcome(&mapping, kind, target, mapped_args, mapped_kwargs);

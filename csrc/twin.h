@@ -39,6 +39,7 @@ struct MgTwin {
     PyObject *real;   /* strong: the outside tensor, else NULL */
     PyObject *fake;   /* strong: the FakeTensor of an operation with symbols that it took part in, else NULL */
     int shares;       /* it shares memory with others that are not in its ring */
+    int gradless;     /* a view of what requires grad, made where gradients were off: not for a backend to give back */
     uint64_t capture; /* the number of the capture it belongs to */
     MgTwin *next;     /* the ring of twins that are views of one tensor; borrowed: a dying twin leaves it */
     MgTwin *previous;
@@ -64,7 +65,6 @@ mg_twin_of(PyObject *object)
 int mg_twin_init(PyObject *twin_class);
 int mg_twin_types_ready(void);
 PyObject *mg_twin_new(MgMeta *meta, uint64_t capture);
-
 /* The FakeTensor that stands for a twin in operations with symbols, or NULL; borrowed. */
 PyObject *mg_twin_fake(const MgTwin *twin);
 

@@ -345,6 +345,54 @@ def test_views_of_parameters_where_gradients_are_off(backend) -> None:
     assert observe(magneto.compile(f, backend=backend, fullgraph=True)) == observe(f)
 
 
+def sample(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.no_grad():
+        noise = torch.bernoulli(weight.expand(2, 3, 3).sigmoid().round()) + weight.t()[0]
+    return noise * weight, x + weight
+
+
+def change_part(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.no_grad():
+        weight[:2].mul_(2)
+    return (weight * x,)
+
+
+def give_view(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = weight * x
+    with torch.no_grad():
+        view = weight[:2]
+    return view, y
+
+
+def use_view(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = weight * x
+    with torch.no_grad():
+        view = y.view(-1)
+    return view * 2, y
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=KEPT)])
+@pytest.mark.parametrize("function", [sample, change_part, give_view, use_view])
+def test_views_made_where_gradients_are_off_for_a_while(function, backend) -> None:
+    """No gradient flows through them. A backend's would, so those that live on, or meet gradients, end the graph."""
+
+    def observe(f):
+        x, weight = torch.arange(3.0), torch.arange(9.0).view(3, 3).clone().requires_grad_()
+        seen = []
+        for _ in range(2):
+            results = f(x, weight)
+            sum(t.sum() for t in results).backward()
+            seen.append([(t.tolist(), t.requires_grad, t.is_leaf, t._is_view()) for t in results])
+            seen.append((weight.tolist(), weight.grad.tolist()))
+        return seen
+
+    whole = backend == "eager" or function in (sample, change_part)
+    assert observe(magneto.compile(function, backend=backend, fullgraph=whole)) == observe(function)
+    if not whole:
+        with pytest.raises(exc.Unsupported, match="gradients were off"):
+            observe(magneto.compile(function, backend=backend, fullgraph=True))
+
+
 @pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=KEPT)])
 def test_break_where_gradients_are_off(backend, capsys) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
