@@ -1,4 +1,4 @@
-/* Twins that are other objects for the same tensor. */
+/* Twins that are other objects for the same tensor, or that share its memory. */
 #ifndef MG_ALIAS_H
 #define MG_ALIAS_H
 
@@ -37,5 +37,12 @@ mg_twin_node(PyObject *object)
 
 /* A new object for the tensor of a twin, as the operation `node` gives it. */
 PyObject *mg_twin_new_alias(PyObject *twin, int node);
+
+/* 1 if tensors that are not known here may share the twin's memory. */
+static inline int
+mg_twin_is_shared(const MgTwin *twin)
+{
+    return twin->source != NULL || twin->next != twin || twin->shares;
+}
 
 #endif

@@ -7,6 +7,7 @@
 #include "control.h"
 #include "hook.h"
 #include "layout.h"
+#include "replay.h"
 #include "rules.h"
 #include "stance.h"
 #include "trace.h"
@@ -443,7 +444,7 @@ compile_entry(MgCompiled *self, MgEntry *entry)
     mg_entry_forget_inputs(entry);
     if (compiled == Py_None) {
         Py_DECREF(compiled);
-        return mg_entry_prepare(entry) < 0 ? MG_ERR : guard_values(entry);
+        return mg_replay_prepare(entry) < 0 ? MG_ERR : guard_values(entry);
     }
     if (PyTuple_Check(compiled) && PyTuple_GET_SIZE(compiled) == 2) {
         entry->compiled = Py_NewRef(PyTuple_GET_ITEM(compiled, 0));
@@ -1296,6 +1297,10 @@ compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     int limit = -1, fullgraph = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OiOpO", names, &function, &compile, &failed, &missed, &limit,
                                      &captured, &fullgraph, &stopped)) {
+        return NULL;
+    }
+    if (mg_torch.tensor == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "configure() comes first");
         return NULL;
     }
     if (!PyCallable_Check(function)) {

@@ -113,6 +113,37 @@ mg_node_clear(MgNode *node)
     Py_CLEAR(node->bindings);
 }
 
+int
+mg_capture_add_mortal(MgCapture *capture, PyObject *object)
+{
+    if (!PyObject_IS_GC(object)) {
+        return MG_OK; /* in no cycle: it goes when the capture does, at the latest */
+    }
+    if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
+        return mg_capture_abort(capture, MG_REASON_REBUILD, "an object with a finalizer");
+    }
+    if (capture->mortals == NULL) {
+        capture->mortals = PyList_New(0);
+    }
+    PyObject *reference = capture->mortals == NULL ? NULL : PyWeakref_NewRef(object, NULL);
+    int result = reference == NULL ? MG_ERR : PyList_Append(capture->mortals, reference);
+    Py_XDECREF(reference);
+    return result;
+}
+
+/* What captured code made and what is still there, in cycles, is never finalized: in eager it does not exist. */
+static void
+spare_mortals(MgCapture *capture)
+{
+    for (Py_ssize_t i = 0; capture->mortals != NULL && i < PyList_GET_SIZE(capture->mortals); i++) {
+        PyObject *object = PyWeakref_GET_OBJECT(PyList_GET_ITEM(capture->mortals, i));
+        if (object != Py_None) {
+            mg_object_set_finalized(object);
+        }
+    }
+    Py_CLEAR(capture->mortals);
+}
+
 void
 mg_capture_free(MgCapture *capture)
 {
@@ -131,6 +162,7 @@ mg_capture_free(MgCapture *capture)
     if (capture->reason == MG_REASON_NONE) {
         capture->reason = MG_REASON_EXCEPTION;
     }
+    spare_mortals(capture);
     for (int i = 0; i < capture->node_count; i++) {
         mg_node_clear(&capture->nodes[i]);
     }

@@ -40,6 +40,7 @@ typedef struct {
     MgKind kind;
     int provisional;
     int exposed; /* C code may have looked into it and compared it: its content is guarded, and it must stay apart */
+    int is_key;  /* a key of an outside dict: look-ups compare other objects with it */
 } MgRecord;
 
 /* What must hold for the capture to be valid again. */
@@ -83,6 +84,7 @@ typedef struct {
     PyObject *name;     /* strong: the name of the variable it was first stored in, or NULL */
     PyObject *bindings; /* strong: where symbols come first in its result, for a backend; or NULL */
     int users;
+    int writes; /* it writes to memory that tensors from outside may share */
 } MgNode;
 
 /* A live frame at a break, taken while the capture unwinds. */
@@ -121,12 +123,13 @@ struct MgCapture {
     MgTable guarded; /* (source, kind) -> guard index + 1 */
     MgNode *nodes;
     int node_count, node_room;
-    PyObject *keep;        /* strong: a list of objects that must live as long as the capture */
-    MgTable inside;        /* functions and cells that captured code made */
-    MgReason reason;       /* why it was aborted; NONE while it is alive */
-    PyObject *detail;      /* strong: text for the reason, or NULL */
-    PyObject *where;       /* strong: a tuple of (code, line) pairs where it stopped, or NULL */
-    PyObject *state;       /* strong: torch's global state as it is now; NULL if it must be read */
+    PyObject *mortals; /* strong: a list of weak references to what captured code made that has a finalizer; or NULL */
+    PyObject *keep;    /* strong: a list of objects that must live as long as the capture */
+    MgTable inside;    /* functions and cells that captured code made */
+    MgReason reason;   /* why it was aborted; NONE while it is alive */
+    PyObject *detail;  /* strong: text for the reason, or NULL */
+    PyObject *where;   /* strong: a tuple of (code, line) pairs where it stopped, or NULL */
+    PyObject *state;   /* strong: torch's global state as it is now; NULL if it must be read */
     PyObject *entry_state; /* strong: the same, at the start */
     PyObject *queries;     /* strong: (function, *arguments) -> answer, of settings that were asked for; or NULL */
     PyObject *settings;    /* strong: (function, arguments that undo what it did, what is set now); NULL if unchanged */
@@ -188,6 +191,10 @@ extern PyObject *mg_capture_deleted;
 int mg_capture_types_ready(void);
 MgCapture *mg_capture_new(void);
 void mg_capture_free(MgCapture *capture);
+
+/* Captured code has made an object with a finalizer, such as a generator: if it outlives the capture, in a cycle, the
+ * finalizer must not run. MG_OK or MG_ERR. */
+int mg_capture_add_mortal(MgCapture *capture, PyObject *object);
 
 /* Drops what a node owns. */
 void mg_node_clear(MgNode *node);

@@ -48,6 +48,14 @@ mg_pending_serve(PyThreadState *tstate)
     return MG_OK;
 }
 
+/* ---- objects ---- */
+
+void
+mg_object_set_finalized(PyObject *object)
+{
+    _PyGC_SET_FINALIZED(object);
+}
+
 /* ---- frames, tracebacks, trace functions ---- */
 
 void

@@ -10,6 +10,7 @@
 #include "fast.h"
 #include "lazy.h"
 #include "record.h"
+#include "replay.h"
 #include "rules.h"
 #include "settable.h"
 #include "shadow.h"
@@ -19,19 +20,6 @@
 
 #include <structmember.h>
 #include <time.h>
-
-enum { ARGUMENT_CONST, ARGUMENT_VALUE, ARGUMENT_NESTED };
-
-/* One operation of the graph, ready to be executed. */
-struct MgOperation {
-    PyObject **args;   /* owned, borrowed from the node's args: constants, references, containers */
-    uint8_t *modes;    /* owned: how each argument is got */
-    int count;         /* positional arguments */
-    binaryfunc binary; /* what an operator of two arguments comes to, or NULL */
-    PyObject *kwnames; /* strong, or NULL */
-    int *dead;         /* owned: nodes whose values are not needed after this one */
-    int dead_count;
-};
 
 /* ---- effects ---- */
 
@@ -375,15 +363,9 @@ entry_dealloc(MgEntry *self)
     for (int i = 0; i < self->effect_count; i++) {
         Py_XDECREF(self->effects[i].key);
     }
+    mg_replay_free(self);
     for (int i = 0; i < self->node_count; i++) {
-        MgNode *node = &self->nodes[i];
-        if (self->operations != NULL) {
-            PyMem_Free(self->operations[i].args);
-            PyMem_Free(self->operations[i].modes);
-            PyMem_Free(self->operations[i].dead);
-            Py_XDECREF(self->operations[i].kwnames);
-        }
-        mg_node_clear(node);
+        mg_node_clear(&self->nodes[i]);
     }
     for (int i = 0; i < self->frame_count; i++) {
         Py_XDECREF(self->frames[i].code);
@@ -394,7 +376,6 @@ entry_dealloc(MgEntry *self)
     Py_XDECREF(self->exit_state);
     Py_XDECREF(self->settings);
     Py_XDECREF(self->symbols);
-    PyMem_Free(self->operations);
     PyMem_Free(self->effects);
     PyMem_Free(self->nodes);
     PyMem_Free(self->inputs);
@@ -435,9 +416,8 @@ entry_traverse(MgEntry *self, visitproc visit, void *arg)
     return 0;
 }
 
-/* 1 if nothing is lost when the node is left out: an input or a part of a result that nobody uses. */
-static int
-is_unused(const MgNode *node)
+int
+mg_entry_is_unused(const MgNode *node)
 {
     if (node->users > 0) {
         return 0;
@@ -481,7 +461,7 @@ drop_unused_numbers(MgCapture *capture)
 {
     for (int i = capture->node_count - 1; capture->symbols != NULL && i >= 0; i--) {
         MgNode *node = &capture->nodes[i];
-        if (node->kind != MG_NODE_INPUT && is_unused(node)) {
+        if (node->kind != MG_NODE_INPUT && mg_entry_is_unused(node)) {
             forget_uses(node->args, capture->nodes);
             if (node->kwargs != NULL) {
                 forget_uses(node->kwargs, capture->nodes);
@@ -720,13 +700,14 @@ guard_apart(MgCapture *capture, const MgEntry *entry)
     for (int i = 0; result == MG_OK && i < count; i++) {
         MgRecord *record = capture->record_list[i];
         int constant = record->kind == MG_KIND_CONSTANT && has_own_identity(record->object);
-        if ((record->kind == MG_KIND_CONSTANT && !(constant && record->exposed)) || record->kind == MG_KIND_OPAQUE ||
+        int seen = record->exposed || record->is_key;
+        if ((record->kind == MG_KIND_CONSTANT && !(constant && seen)) || record->kind == MG_KIND_OPAQUE ||
             record->kind == MG_KIND_TENSOR || record->kind == MG_KIND_TUPLE || record->provisional) {
             marks[i] = 4;
             continue;
         }
         int compared = record->kind == MG_KIND_INSTANCE || record->kind == MG_KIND_FUNCTION || constant;
-        marks[i] = (uint8_t)((record->exposed && compared ? 1 : 0) | (is_changed(entry, record) ? 2 : 0));
+        marks[i] = (uint8_t)((seen && compared ? 1 : 0) | (is_changed(entry, record) ? 2 : 0));
     }
     for (int i = 0; result == MG_OK && i < count; i++) {
         if (marks[i] != 1 && marks[i] != 2 && marks[i] != 3) {
@@ -841,7 +822,7 @@ mg_entry_describe(MgEntry *entry)
     for (int i = 0, input = 0; i < entry->node_count; i++) {
         MgNode *node = &entry->nodes[i];
         PyObject *text = NULL, *root = Py_None;
-        if (is_unused(node)) {
+        if (mg_entry_is_unused(node)) {
             continue;
         }
         if (node->kind == MG_NODE_INPUT) {
@@ -893,246 +874,7 @@ mg_entry_forget_inputs(MgEntry *entry)
     }
 }
 
-/* ---- our own replay of the graph ---- */
-
-static int
-has_ref(PyObject *value)
-{
-    if (Py_IS_TYPE(value, &MgRef_Type)) {
-        return 1;
-    }
-    if (PyTuple_Check(value) || PyList_Check(value)) {
-        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
-            if (has_ref(PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i))) {
-                return 1;
-            }
-        }
-    }
-    else if (PySlice_Check(value)) {
-        PySliceObject *slice = (PySliceObject *)value;
-        return has_ref(slice->start) || has_ref(slice->stop) || has_ref(slice->step);
-    }
-    else if (PyDict_Check(value)) {
-        Py_ssize_t position = 0;
-        PyObject *key, *item;
-        while (PyDict_Next(value, &position, &key, &item)) {
-            if (has_ref(item)) {
-                return 1;
-            }
-        }
-    }
-    return 0;
-}
-
-/* Notes the last use of each node that `value` refers to. */
-static void
-mark_uses(PyObject *value, int node, int *last)
-{
-    if (Py_IS_TYPE(value, &MgRef_Type)) {
-        last[((MgRef *)value)->index] = node;
-    }
-    else if (PyTuple_Check(value) || PyList_Check(value)) {
-        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
-            mark_uses(PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), node, last);
-        }
-    }
-    else if (PySlice_Check(value)) {
-        PySliceObject *slice = (PySliceObject *)value;
-        mark_uses(slice->start, node, last);
-        mark_uses(slice->stop, node, last);
-        mark_uses(slice->step, node, last);
-    }
-    else if (PyDict_Check(value)) {
-        Py_ssize_t position = 0;
-        PyObject *key, *item;
-        while (PyDict_Next(value, &position, &key, &item)) {
-            mark_uses(item, node, last);
-        }
-    }
-}
-
-static void
-set_argument(MgOperation *operation, int index, PyObject *value)
-{
-    operation->args[index] = value;
-    operation->modes[index] = Py_IS_TYPE(value, &MgRef_Type) ? ARGUMENT_VALUE
-                              : has_ref(value)               ? ARGUMENT_NESTED
-                              : PyList_Check(value) || PyDict_Check(value)
-                                  ? ARGUMENT_NESTED /* never share a mutable object */
-                                  : ARGUMENT_CONST;
-}
-
-/* What a function of the module operator comes to, if it takes two arguments; else NULL. */
-static binaryfunc
-find_binary(PyObject *target)
-{
-    static const struct {
-        const char *name;
-        binaryfunc function;
-    } known[] = {
-        {"add", PyNumber_Add},
-        {"sub", PyNumber_Subtract},
-        {"mul", PyNumber_Multiply},
-        {"truediv", PyNumber_TrueDivide},
-        {"floordiv", PyNumber_FloorDivide},
-        {"mod", PyNumber_Remainder},
-        {"matmul", PyNumber_MatrixMultiply},
-        {"and_", PyNumber_And},
-        {"or_", PyNumber_Or},
-        {"xor", PyNumber_Xor},
-        {"iadd", PyNumber_InPlaceAdd},
-        {"isub", PyNumber_InPlaceSubtract},
-        {"imul", PyNumber_InPlaceMultiply},
-        {"itruediv", PyNumber_InPlaceTrueDivide},
-        {"getitem", PyObject_GetItem},
-    };
-    PyObject *module = PyCFunction_CheckExact(target) ? ((PyCFunctionObject *)target)->m_module : NULL;
-    if (module == NULL || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "_operator") != 0) {
-        return NULL;
-    }
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(known); i++) {
-        if (strcmp(((PyCFunctionObject *)target)->m_ml->ml_name, known[i].name) == 0) {
-            return known[i].function;
-        }
-    }
-    return NULL;
-}
-
-static int
-prepare_operation(MgOperation *operation, MgNode *node)
-{
-    int count = (int)PyTuple_GET_SIZE(node->args);
-    int named = node->kwargs == NULL ? 0 : (int)PyDict_GET_SIZE(node->kwargs);
-    operation->count = count;
-    operation->binary = node->kind == MG_NODE_FUNCTION && count == 2 && named == 0 ? find_binary(node->target) : NULL;
-    operation->args = PyMem_Calloc((size_t)(count + named) + 1, sizeof(PyObject *));
-    operation->modes = PyMem_Calloc((size_t)(count + named) + 1, 1);
-    if (operation->args == NULL || operation->modes == NULL) {
-        PyErr_NoMemory();
-        return MG_ERR;
-    }
-    for (int i = 0; i < count; i++) {
-        set_argument(operation, i, PyTuple_GET_ITEM(node->args, i));
-    }
-    if (named > 0) {
-        operation->kwnames = PyTuple_New(named);
-        if (operation->kwnames == NULL) {
-            return MG_ERR;
-        }
-        Py_ssize_t position = 0;
-        PyObject *key, *value;
-        for (int i = 0; PyDict_Next(node->kwargs, &position, &key, &value); i++) {
-            PyTuple_SET_ITEM(operation->kwnames, i, Py_NewRef(key));
-            set_argument(operation, count + i, value);
-        }
-    }
-    return MG_OK;
-}
-
-int
-mg_entry_prepare(MgEntry *entry)
-{
-    int count = entry->node_count, result = MG_ERR;
-    int *last = PyMem_Malloc(sizeof(int) * ((size_t)count + 1));
-    entry->operations = PyMem_Calloc((size_t)count + 1, sizeof(MgOperation));
-    if (last == NULL || entry->operations == NULL) {
-        PyErr_NoMemory();
-        goto done;
-    }
-    for (int i = 0; i < count; i++) {
-        last[i] = i;
-    }
-    for (int i = 0; i < count; i++) {
-        MgNode *node = &entry->nodes[i];
-        if (node->kind == MG_NODE_INPUT || is_unused(node)) {
-            continue;
-        }
-        if (prepare_operation(&entry->operations[i], node) < 0) {
-            goto done;
-        }
-        mark_uses(node->args, i, last);
-        if (node->kwargs != NULL) {
-            mark_uses(node->kwargs, i, last);
-        }
-    }
-    for (int i = 0; i < entry->output_count; i++) {
-        last[entry->outputs[i]] = count;
-    }
-    for (int i = 0; i < count; i++) {
-        if (last[i] < count && !is_unused(&entry->nodes[i])) {
-            MgOperation *operation = &entry->operations[last[i]];
-            int *dead = PyMem_Realloc(operation->dead, sizeof(int) * (size_t)(operation->dead_count + 1));
-            if (dead == NULL) {
-                PyErr_NoMemory();
-                goto done;
-            }
-            operation->dead = dead;
-            operation->dead[operation->dead_count++] = i;
-        }
-    }
-    result = MG_OK;
-done:
-    PyMem_Free(last);
-    return result;
-}
-
-/* An argument with values in place of references. New. */
-static PyObject *
-resolve(void *values, PyObject *value)
-{
-    if (Py_IS_TYPE(value, &MgRef_Type)) {
-        return Py_NewRef(((PyObject **)values)[((MgRef *)value)->index]);
-    }
-    return mg_structure_is(value) ? mg_structure_map(value, resolve, values) : Py_NewRef(value);
-}
-
-/* Executes one operation. New. */
-static PyObject *
-execute(const MgNode *node, const MgOperation *operation, PyObject **values)
-{
-    int total = operation->count + (operation->kwnames == NULL ? 0 : (int)PyTuple_GET_SIZE(operation->kwnames));
-    PyObject *small[17];
-    PyObject **args = total < 16 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)(total + 1));
-    if (args == NULL) {
-        return PyErr_NoMemory();
-    }
-    PyObject *result = NULL;
-    int ready = 0, made = 0;
-    for (; ready < total; ready++) { /* borrowed from the graph and from `values`, but for those that are made */
-        PyObject *value = operation->args[ready];
-        switch (operation->modes[ready]) {
-            case ARGUMENT_CONST:
-                break;
-            case ARGUMENT_VALUE:
-                value = values[((MgRef *)value)->index];
-                break;
-            default:
-                value = resolve(values, value);
-                made++;
-                break;
-        }
-        args[ready + 1] = value;
-        if (value == NULL) {
-            break;
-        }
-    }
-    if (ready == total) {
-        size_t nargsf = (size_t)operation->count | PY_VECTORCALL_ARGUMENTS_OFFSET;
-        result = operation->binary != NULL ? operation->binary(args[1], args[2])
-                 : node->kind == MG_NODE_METHOD
-                     ? PyObject_VectorcallMethod(node->target, args + 1, nargsf, operation->kwnames)
-                     : PyObject_Vectorcall(node->target, args + 1, nargsf, operation->kwnames);
-    }
-    for (int i = 0; made > 0 && i < ready; i++) {
-        if (operation->modes[i] == ARGUMENT_NESTED) {
-            Py_DECREF(args[i + 1]);
-        }
-    }
-    if (args != small) {
-        PyMem_Free(args);
-    }
-    return result;
-}
+/* ---- running ---- */
 
 /* The inputs of the graph, new references, in an array with one more place before it. NULL with an exception. */
 static PyObject **
@@ -1171,55 +913,6 @@ drop_inputs(MgEntry *entry, PyObject **inputs)
         Py_DECREF(inputs[i]);
     }
     give_inputs(entry, inputs);
-}
-
-/* Runs the graph by executing its operations. MG_OK with `outputs` filled with new references; MG_ERR, and *failed is the
- * node that raised. Takes the inputs. */
-static int
-replay(MgEntry *entry, PyObject **inputs, PyObject **outputs, int *failed)
-{
-    enum { SMALL = 32 };
-    PyObject *small[SMALL];
-    int is_small = entry->node_count <= SMALL;
-    PyObject **values = is_small ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)entry->node_count);
-    if (values == NULL) {
-        drop_inputs(entry, inputs);
-        PyErr_NoMemory();
-        return MG_ERR;
-    }
-    for (int i = 0; i < entry->node_count; i++) {
-        values[i] = NULL;
-    }
-    int result = MG_OK;
-    for (int i = 0; i < entry->input_count; i++) {
-        values[entry->input_nodes[i]] = inputs[i];
-    }
-    give_inputs(entry, inputs);
-    for (int i = 0; i < entry->node_count; i++) {
-        const MgOperation *operation = &entry->operations[i];
-        if (operation->args == NULL) {
-            continue;
-        }
-        values[i] = execute(&entry->nodes[i], operation, values);
-        if (values[i] == NULL) {
-            *failed = i;
-            result = MG_ERR;
-            break;
-        }
-        for (int j = 0; j < operation->dead_count; j++) {
-            Py_CLEAR(values[operation->dead[j]]);
-        }
-    }
-    for (int i = 0; result == MG_OK && i < entry->output_count; i++) {
-        outputs[i] = Py_NewRef(values[entry->outputs[i]]);
-    }
-    for (int i = 0; i < entry->node_count; i++) {
-        Py_XDECREF(values[i]);
-    }
-    if (!is_small) {
-        PyMem_Free(values);
-    }
-    return result;
 }
 
 /* Runs what the backend compiled. Takes the inputs. */
@@ -1311,24 +1004,6 @@ mg_entry_clock(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* 1 if a node has raised, and nothing is left of the graph that CPython would not do in the same way once more: the error
- * is the program's own, and is raised again where the program can catch it, after all that comes before it. */
-static int
-is_without_trace(MgEntry *entry, int failed)
-{
-    if (failed >= entry->node_count || failed > entry->first_write || !PyErr_ExceptionMatches(PyExc_Exception)) {
-        return 0;
-    }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    int good = 1;
-    for (int i = 0; good && i <= failed; i++) {
-        good = mg_record_is_repeatable(&entry->nodes[i]);
-    }
-    PyErr_Restore(type, value, traceback);
-    return good;
-}
-
 PyObject *
 mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit **exit)
 {
@@ -1364,9 +1039,8 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
         status = call_compiled(entry, inputs, outputs);
     }
     else if (has_graph) {
-        int failed = entry->node_count;
-        status = replay(entry, inputs, outputs, &failed);
-        give_up = status < 0 && is_without_trace(entry, failed);
+        status = mg_replay_run(entry, inputs, outputs, &give_up);
+        give_inputs(entry, inputs);
     }
     if (MG_UNLIKELY(start != 0)) {
         entry->profile.graph += mg_entry_clock() - start;
@@ -1535,7 +1209,7 @@ entry_operations(MgEntry *self, void *unused)
     (void)unused;
     long count = 0;
     for (int i = 0; i < self->node_count; i++) {
-        count += self->nodes[i].kind != MG_NODE_INPUT && !is_unused(&self->nodes[i]);
+        count += self->nodes[i].kind != MG_NODE_INPUT && !mg_entry_is_unused(&self->nodes[i]);
     }
     return PyLong_FromLong(count);
 }

@@ -7,7 +7,7 @@
 #include "guard.h"
 #include "plan.h"
 
-/* One operation of the graph, ready to be executed; see entry.c. */
+/* One operation of the graph, ready to be executed; see replay.c. */
 typedef struct MgOperation MgOperation;
 
 /* Where the time goes, in nanoseconds, while somebody wants to know. */
@@ -45,6 +45,7 @@ typedef struct {
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
     int *managers;        /* owned: nodes of the plan: torch's context managers that are open at a break */
     int manager_count;
+    int is_proven; /* its operations have once run to the end */
     uint64_t hits;
     MgProfile profile;
     uint64_t last_run; /* the number of its last run among those of its callable */
@@ -60,8 +61,8 @@ MgEntry *mg_entry_new(MgCapture *capture, PyObject *result);
 /* The graph as lists for a backend adapter: (nodes, outputs, inputs). New. */
 PyObject *mg_entry_describe(MgEntry *entry);
 
-/* Gives the graph to the interpreter of graphs in this file. */
-int mg_entry_prepare(MgEntry *entry);
+/* 1 if nothing is lost when the node is left out: an input or a part of a result that nobody uses. */
+int mg_entry_is_unused(const MgNode *node);
 
 void mg_entry_forget_inputs(MgEntry *entry); /* lets go of the tensors that the capture saw */
 uint64_t mg_entry_clock(void);               /* nanoseconds on a clock that only goes forward */

@@ -1266,7 +1266,15 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         STOP_IF(capture != NULL && mg_trace_generator(capture, code) < 0);
         ERROR_IF(capture != NULL && PyErr_Occurred());
         next--;
-        goto hand_over;
+        frame->prev_instr = next - 1;
+        frame->stacktop = (int)(sp - locals);
+        mg_recursion_leave(tstate);
+        mg_frame_leave(tstate, &link);
+        PyObject *generator = _PyEval_EvalFrameDefault(tstate, frame, 0);
+        if (MG_UNLIKELY(capture != NULL) && generator != NULL && mg_capture_add_mortal(capture, generator) < 0) {
+            Py_CLEAR(generator);
+        }
+        return generator;
     }
 
     OP(RETURN_VALUE) {

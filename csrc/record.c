@@ -468,15 +468,28 @@ begins_with(PyObject *name, const char *const *beginnings)
     return 0;
 }
 
-int
-mg_record_is_repeatable(const MgNode *node)
+/* 1 if the text holds one of these parts. */
+static int
+holds_one_of(const char *text, const char *const *parts)
 {
-    static const char *const parts[] = {
-        "rand",         "dropout",     "bernoulli", "normal",    "multinomial",   "poisson", "binomial",  "gumbel",
-        "uniform",      "exponential", "cauchy",    "geometric", "rrelu",         "fract",   "init",      "attention",
-        "batch_norm",   "instance_",   "rnn",       "lstm",      "gru",           "lowran",  "index_add", "index_put",
-        "index_reduce", "scatter",     "put_",      "lobpcg",    "encoder_layer",
+    for (; *parts != NULL; parts++) {
+        if (strstr(text, *parts) != NULL) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int
+mg_record_is_repeatable(const MgNode *node, int is_undone)
+{
+    static const char *const random[] = {
+        "rand",    "dropout", "bernoulli",   "normal", "multinomial", "poisson",       "binomial",  "gumbel",
+        "uniform", "cauchy",  "exponential", "rrelu",  "geometric",   "fract",         "attention", "init",
+        "rnn",     "lstm",    "gru",         "lowran", "lobpcg",      "encoder_layer", NULL,
     };
+    static const char *const half_way[] = {"batch_norm",   "instance_", "index_add", "index_put",
+                                           "index_reduce", "scatter",   "put_",      NULL};
     static const char *const modules[] = {"torch", "_operator", "math", "builtins", NULL};
     static const char *const spaces[] = {"aten", "prim", "prims", NULL};
     PyObject *target = node->target;
@@ -485,10 +498,8 @@ mg_record_is_repeatable(const MgNode *node)
     }
     PyObject *name = PyUnicode_Check(target) ? Py_NewRef(target) : PyObject_GetAttrString(target, "__name__");
     const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
-    int good = text != NULL && is_torchs(target);
-    for (size_t i = 0; good && i < Py_ARRAY_LENGTH(parts); i++) {
-        good = strstr(text, parts[i]) == NULL;
-    }
+    int good = text != NULL && is_torchs(target) && !holds_one_of(text, random) &&
+               (is_undone || !holds_one_of(text, half_way));
     Py_XDECREF(name);
     if (good && !PyUnicode_Check(target)) {
         /* somebody may have added an operator, or allowed a function in C */
@@ -957,6 +968,11 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
                                           .bindings = Py_XNewRef(bindings),
                                           .is_part = !tensors && value != Py_None, /* only a number: if it is used */
                                           .stack = mg_capture_stack(capture)});
+    PyObject *written = PyTuple_GET_ITEM(outcome, 3);
+    for (Py_ssize_t i = 0; node >= 0 && i < PyTuple_GET_SIZE(written); i++) {
+        PyObject *twin = PyList_GET_ITEM(mapping.twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(written, i)));
+        capture->nodes[node].writes |= mg_twin_is_shared(mg_twin_of(twin));
+    }
     for (Py_ssize_t i = 0; node >= 0 && i < PyList_GET_SIZE(mapping.twins); i++) {
         capture->nodes[mg_twin_of(PyList_GET_ITEM(mapping.twins, i))->node].users++;
     }

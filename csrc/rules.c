@@ -1412,12 +1412,19 @@ call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssi
         mg_world_guard_lookup(capture, Py_TYPE(type), MG_STRING("__call__")) < 0) {
         return NULL;
     }
-    capture->finalizers += _PyType_Lookup(type, MG_STRING("__del__")) != NULL;
+    int has_finalizer = _PyType_Lookup(type, MG_STRING("__del__")) != NULL;
+    capture->finalizers += has_finalizer;
+    PyObject *result = NULL;
     if (type->tp_new == PyBaseObject_Type.tp_new) { /* arguments go to __init__, which is Python */
-        PyObject *result = PyObject_Vectorcall((PyObject *)type, args, (size_t)count, kwnames);
-        return mg_world_touch(capture, result);
+        result = mg_world_touch(capture, PyObject_Vectorcall((PyObject *)type, args, (size_t)count, kwnames));
     }
-    return call_native(capture, (PyObject *)type, args, count, kwnames);
+    else {
+        result = call_native(capture, (PyObject *)type, args, count, kwnames);
+    }
+    if (result != NULL && has_finalizer && mg_capture_add_mortal(capture, result) < 0) {
+        Py_CLEAR(result);
+    }
+    return result;
 }
 
 /* The rule for a builtin function that no table names. */

@@ -7,6 +7,7 @@
  * it for a number can't get a wrong one. */
 #include "symbol.h"
 
+#include "alias.h"
 #include "record.h"
 #include "rules.h"
 
@@ -139,13 +140,6 @@ session_of(MgCapture *capture)
     return capture->symbols;
 }
 
-/* 1 if tensors that the session knows nothing of may share the twin's memory. */
-static int
-is_shared(const MgTwin *twin)
-{
-    return twin->source != NULL || twin->next != twin || twin->shares;
-}
-
 /* The twins as the session gets them: (node, Meta, FakeTensor or None, shared, the tensor itself if its data is still what
  * it was at the start). New. */
 static PyObject *
@@ -156,7 +150,7 @@ describe_twins(MgCapture *capture, PyObject *twins)
         MgTwin *twin = mg_twin_of(PyList_GET_ITEM(twins, i));
         PyObject *fake = mg_twin_fake(twin);
         PyObject *item =
-            Py_BuildValue("(iOOiO)", twin->node, twin->meta, fake == NULL ? Py_None : fake, is_shared(twin),
+            Py_BuildValue("(iOOiO)", twin->node, twin->meta, fake == NULL ? Py_None : fake, mg_twin_is_shared(twin),
                           twin->real == NULL || twin->source == NULL || capture->wrote ? Py_None : twin->real);
         if (item == NULL) {
             Py_CLEAR(list);
@@ -196,7 +190,7 @@ note_written(MgCapture *capture, PyObject *twins, PyObject *positions)
             PyErr_SetString(PyExc_SystemError, "an operation wrote to a tensor that it did not get");
             return MG_ERR;
         }
-        shared = shared || is_shared(mg_twin_of(PyList_GET_ITEM(twins, position)));
+        shared = shared || mg_twin_is_shared(mg_twin_of(PyList_GET_ITEM(twins, position)));
     }
     if (shared && !capture->wrote) {
         capture->wrote = 1;

@@ -138,6 +138,18 @@ mg_trace_step(MgCapture *capture)
     return MG_OK;
 }
 
+/* The object that __init__ is about to fill, if it has a finalizer: should __init__ raise, nobody else gets to see it. */
+static int
+note_object(MgCapture *capture, MgFrame *frame)
+{
+    PyObject *object = frame->f_code->co_argcount == 0 ? NULL : frame->localsplus[0];
+    if (object == NULL || PyUnicode_CompareWithASCIIString(frame->f_code->co_name, "__init__") != 0 ||
+        _PyType_Lookup(Py_TYPE(object), MG_STRING("__del__")) == NULL || mg_world_record(capture, object) != NULL) {
+        return MG_OK;
+    }
+    return mg_capture_add_mortal(capture, object);
+}
+
 int
 mg_trace_enter(MgCapture *capture, MgFrame *frame)
 {
@@ -145,7 +157,8 @@ mg_trace_enter(MgCapture *capture, MgFrame *frame)
         /* a generator of the aborted capture is closed: nothing of it is to run */
         return PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_GeneratorExit) ? MG_ERR : mg_capture_check(capture);
     }
-    return capture->root == NULL ? mg_world_enter_root(capture, frame) : mg_world_enter_frame(capture, frame);
+    int result = capture->root == NULL ? mg_world_enter_root(capture, frame) : mg_world_enter_frame(capture, frame);
+    return result == MG_OK && capture->finalizers > 0 ? note_object(capture, frame) : result;
 }
 
 int

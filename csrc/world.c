@@ -542,8 +542,8 @@ pin_key(MgCapture *capture, PyObject *key)
              mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
         return MG_ERR;
     }
-    if (record != NULL && record->kind == MG_KIND_CONSTANT) {
-        record->exposed = 1;
+    if (record != NULL) {
+        record->is_key = 1;
     }
     return record == NULL ? MG_ERR : MG_OK;
 }
