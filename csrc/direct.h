@@ -22,4 +22,7 @@ void mg_direct_find(const MgNode *node, MgDirect *direct);
 /* Calls it. New; or NULL without an exception, if these tensors, or torch's state, want the usual way. */
 PyObject *mg_direct_call(MgDirect *direct, PyObject *const *args);
 
+/* How many operations were called so. */
+uint64_t mg_direct_count(void);
+
 #endif

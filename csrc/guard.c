@@ -331,6 +331,10 @@ mg_guard_same_state(MgProgram *program)
             return mg_rules_same_extra_state(program->state);
         }
     }
+    int modes = mg_layout_has_modes(); /* under such a one nothing is captured, and no entry is used */
+    if (modes != 0) {
+        return modes < 0 ? -1 : 0;
+    }
     PyObject *state = mg_rules_read_state();
     if (state == NULL) {
         return -1;

@@ -292,7 +292,10 @@ int
 mg_layout_has_modes(void)
 {
     if (MG_LIKELY(cxx.known) && cxx.function_modes() == 0 && cxx.dispatch_modes() == 0) {
-        return 0;
+        const uint64_t *keys = find_local_keys();
+        if (keys != NULL && keys[0] == 0) { /* a tracer would have a key among the included ones */
+            return 0;
+        }
     }
     PyObject *core = PyImport_ImportModule("torch._C");
     PyObject *number = core == NULL ? NULL : PyObject_CallMethod(core, "_len_torch_dispatch_stack", NULL);
@@ -306,6 +309,10 @@ mg_layout_has_modes(void)
             found = mode == NULL ? -1 : strcmp(Py_TYPE(mode)->tp_name, "DeviceContext") != 0;
             Py_XDECREF(mode);
         }
+    }
+    if (found == 0) { /* torch.jit.trace */
+        Py_SETREF(number, PyObject_CallMethod(core, "_get_tracing_state", NULL));
+        found = number == NULL ? -1 : number != Py_None;
     }
     Py_XDECREF(number);
     Py_XDECREF(core);

@@ -67,7 +67,8 @@ int mg_layout_read_state(MgState *state);
 
 int mg_layout_knows_state(void);
 
-/* 1 if the program has a mode on that sees operations, other than torch's own for the default device; -1 with an exception. */
+/* 1 if the program has a mode or a tracer on that sees operations, other than torch's own mode for the default device; -1
+ * with an exception. */
 int mg_layout_has_modes(void);
 
 /* Finds all of this. It may not be found: then it is not used. */

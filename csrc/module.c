@@ -1,6 +1,7 @@
 /* The extension module magneto._core: what Python sees of the C side. */
 #include "callable.h"
 #include "check.h"
+#include "direct.h"
 #include "hook.h"
 #include "interp.h"
 #include "record.h"
@@ -201,6 +202,17 @@ core_shape_outcome(PyObject *module, PyObject *args)
     return outcome == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : outcome;
 }
 
+PyDoc_STRVAR(direct_calls_doc, "direct_calls()\n--\n\n"
+                               "For tests: how many operations of graphs were called in libtorch itself.");
+
+static PyObject *
+core_direct_calls(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(mg_direct_count());
+}
+
 PyDoc_STRVAR(inject_fault_doc, "inject_fault(step, /)\n--\n\n"
                                "For tests: let captures stop before their n-th instruction; 0 for never. "
                                "Return what it was before.");
@@ -340,6 +352,7 @@ static PyMethodDef core_methods[] = {
     {"meta", core_meta, METH_VARARGS, meta_doc},
     {"ref", core_ref, METH_O, ref_doc},
     {"shape_outcome", core_shape_outcome, METH_VARARGS, shape_outcome_doc},
+    {"direct_calls", core_direct_calls, METH_NOARGS, direct_calls_doc},
     {"inject_fault", core_inject_fault, METH_O, inject_fault_doc},
     {"capturing", core_capturing, METH_NOARGS, capturing_doc},
     {"guard_mode", core_guard_mode, METH_O, guard_mode_doc},

@@ -192,5 +192,8 @@ def allow_symbols(scalars: bool, shapes: bool, /) -> tuple[bool, bool]:
 def reasons() -> dict[str, tuple[str, str]]:
     """Every reason for which capture stops: its name, what it means, what can be done."""
 
+def direct_calls() -> int:
+    """For tests: how many operations of graphs were called in libtorch itself."""
+
 def inject_fault(step: int, /) -> int:
     """For tests: abort captures at their `step`-th instruction."""
