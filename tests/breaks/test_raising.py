@@ -167,6 +167,52 @@ def test_as_eager(name: str, whole: bool) -> None:
     assert made[0].captures > 0
 
 
+# Operations whose errors only the kernel knows of, for `d` of doubles, `w` and `b` of floats, `n` of whole numbers
+KERNELS = {
+    "linear": "F.linear(d, w, b)", "matmul": "d @ w", "addmm": "torch.addmm(b, d, w)", "mv": "torch.mv(d, b)",
+    "layer_norm": "F.layer_norm(d, (3,), b, b)", "group_norm": "F.group_norm(d.view(1, 2, 3), 1, b[:2], b[:2])",
+    "batch_norm": "F.batch_norm(d, b.clone(), b.abs(), b, b, True)", "cdist": "torch.cdist(d, w)",
+    "index_select": "torch.index_select(d, 0, b)", "index_add": "d.index_add(0, torch.tensor([0]), w[:1])",
+    "index_put": "d.clone().index_put_((torch.tensor([0]),), w[0])", "bitwise": "d & d",
+    "softmax": "torch.softmax(n, 0)", "gelu": "F.gelu(n)", "silu": "F.silu(n)", "relu": "F.relu(d > 0)",
+    "abs": "(d > 0).abs()", "max_pool2d": "F.max_pool2d(d[None] > 0, 1)", "floor": "torch.complex(d, d).floor()",
+    "complex max": "torch.complex(d, d).max()", "less": "torch.complex(d, d) < 1", "bool matmul": "(d > 0) @ (w > 0)",
+    "sort": "d.sort(4)", "index out of range": "d[torch.tensor([7])]", "embedding": "F.embedding(n + 50, w)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("broken", [False, True])
+def test_writes_before_an_error_of_a_kernel(name: str, broken: bool) -> None:
+    """Effects and writes before the error are there once, those of handlers too, the first time and later."""
+    text = f"""
+log, table = [], {{}}
+d, w, b, n = T(2, 3, seed=1).double(), T(3, 3, seed=2), T(3, seed=3), torch.arange(6).view(2, 3)
+def f(x):
+    x[0] += 1
+    x[1:].mul_(2)
+    log.append(len(log))
+    with torch.no_grad():
+        x.sub_(0.5)
+    try:
+        y = {KERNELS[name]}
+    finally:
+        table["n"] = table.get("n", 0) + 1
+        x.add_(1)
+    log.append("behind")
+    return y
+"""
+    made: list[_core.Compiled] = []
+
+    def compile(function: Any) -> _core.Compiled:
+        made.append(_core.Compiled(function, None, lambda *_: None, None, 64))
+        made[0].breaks = broken
+        return made[0]
+
+    harness.run(text, ["f(X)", "f(X)", "f(T(4, 3, seed=4))", "X", "f(X)"], compile=compile)
+    assert made[0].captures > 0
+
+
 def test_the_traceback_is_that_of_eager() -> None:
     def g(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         y = x[i]

@@ -214,8 +214,6 @@ def test_other_layers() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert_same(compiled(x, y), x + y)
     assert torch.equal(torch.vmap(compiled, (0, None))(x, y), x + y)
-    traced = torch.jit.trace(lambda x, y: compiled(x, y), (x, y))
-    assert torch.equal(traced(x * 3, y), x * 3 + y)
 
     class Mode(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -229,6 +227,17 @@ def test_other_layers() -> None:
     assert _core.direct_calls() == before
     compiled(x, y)
     assert _core.direct_calls() == before + 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("warm", [False, True])
+def test_tracing(warm: bool) -> None:
+    x, y = torch.ones(2, 3), torch.ones(3)
+    compiled = magneto.compile(lambda x, y: x + y, backend="eager")
+    for _ in range(2 * warm):
+        compiled(x, y)
+    traced = torch.jit.trace(lambda x, y: compiled(x, y), (x, y))
+    assert torch.equal(traced(x * 3, y), x * 3 + y)
 
 
 class Sub(torch.Tensor):

@@ -872,6 +872,21 @@ sorted(map(str, s))
 s.discard(0.0); s.add(0.0)
 f(X)
 sorted(map(str, s))
+### an argument that is a key, and one that is none
+class A: pass
+a, b = A(), A()
+d = collections.OrderedDict([(a, 1), (b, 2)])
+def f(x, o, w):
+    if w in d:
+        d.move_to_end(w)
+    return x + d.get(w, 7)
+---
+f(X, a, A())
+f(X, a, a)
+[key is a for key in d]
+f(X, a, b)
+f(X, b, a)
+[key is a for key in d]
 ### vars and dict updates
 class A: pass
 a = A()

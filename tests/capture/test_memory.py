@@ -310,3 +310,59 @@ def test_finalizers_that_cant_be_captured_run_once(capfd: pytest.CaptureFixture[
             out, err = capfd.readouterr()
             assert sorted(out.split()[1::2]) == [str(n) for n in sorted(log)]
             assert not err
+
+
+def test_what_a_capture_leaves_in_cycles_is_not_finalized() -> None:
+    """A traceback, or the object itself, keeps what an aborted capture made: a later collection must not finalize it."""
+    log: list[str] = []
+
+    class D:
+        def __init__(self, n: int) -> None:
+            self.me = self
+            self.n = n + 1
+
+        def __del__(self) -> None:
+            log.append("deleted")
+
+    def closing() -> Any:
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("closed")
+
+    def f(x: Any) -> Any:
+        try:
+            raise ValueError
+        except ValueError as error:
+            kept = error
+            generator = closing()
+            next(generator)
+            x = x + 1
+            for _ in generator:
+                pass
+        return x * D(2).n, len(kept.args)
+
+    def g(x: Any) -> Any:
+        return x + D(1).n
+
+    x = torch.ones(2)
+    gc.collect()
+    gc.freeze()  # only what comes from here on is looked at
+    gc.disable()
+    try:
+        for function, wanted in ((f, ["closed", "deleted"]), (g, ["deleted"])):
+            for step in range(90):
+                compiled = _core.Compiled(function, None, lambda *_: None, None, 8)
+                compiled.breaks = 1
+                for fault in (step, 0):
+                    log.clear()
+                    _core.inject_fault(fault)
+                    compiled(x)
+                    _core.inject_fault(0)
+                    gc.collect()
+                    assert log == wanted, (function.__name__, step, fault)
+    finally:
+        _core.inject_fault(0)
+        gc.unfreeze()
+        gc.enable()
