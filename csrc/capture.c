@@ -171,22 +171,15 @@ mg_capture_free(MgCapture *capture)
     }
     for (int i = 0; i < capture->record_count; i++) {
         MgRecord *record = capture->record_list[i];
-        Py_XDECREF(record->object);
-        Py_XDECREF(record->view);
-        Py_XDECREF(record->held);
-        Py_XDECREF(record->slots);
-        PyMem_Free(record);
-    }
-    for (int i = 0; i < capture->argument_count; i++) {
-        Py_XDECREF(capture->arguments[i]);
+        Py_CLEAR(record->view);
+        Py_CLEAR(record->held);
+        Py_CLEAR(record->slots);
     }
     mg_exit_clear(capture);
     mg_lazy_free(capture);
     PyMem_Free(capture->snapshots);
-    PyMem_Free(capture->arguments);
     PyMem_Free(capture->nodes);
     PyMem_Free(capture->guards);
-    PyMem_Free(capture->record_list);
     mg_table_free(&capture->records);
     mg_table_free(&capture->views);
     mg_table_free(&capture->guarded);
@@ -206,6 +199,16 @@ mg_capture_free(MgCapture *capture)
     mg_capture_current = outer;
     mg_hook_release();
     mg_collections_release();
+    /* objects from outside that captured code let go of: their finalizers run */
+    for (int i = 0; i < capture->record_count; i++) {
+        Py_XDECREF(capture->record_list[i]->object);
+        PyMem_Free(capture->record_list[i]);
+    }
+    for (int i = 0; i < capture->argument_count; i++) {
+        Py_XDECREF(capture->arguments[i]);
+    }
+    PyMem_Free(capture->record_list);
+    PyMem_Free(capture->arguments);
     PyErr_Restore(type, value, traceback);
     PyMem_Free(capture);
 }

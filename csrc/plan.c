@@ -527,14 +527,15 @@ is_bound_builtin(PyObject *value)
 }
 
 static int
-is_constant(PyObject *value)
+is_constant(const MgCapture *capture, PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
     if (type == &PyTuple_Type) { /* shared, as constants of the code are */
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
             PyTypeObject *item = Py_TYPE(PyTuple_GET_ITEM(value, i));
-            if (item != &PyLong_Type && item != &PyUnicode_Type && item != &PyFloat_Type && item != &PyBool_Type &&
-                item != Py_TYPE(Py_None)) {
+            if ((item != &PyLong_Type && item != &PyUnicode_Type && item != &PyFloat_Type && item != &PyBool_Type &&
+                 item != Py_TYPE(Py_None)) ||
+                mg_lazy_source(capture, PyTuple_GET_ITEM(value, i)) != NULL) {
                 return 0;
             }
         }
@@ -648,7 +649,7 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     if (mg_is_number(value)) {
         return add_number(planner, value);
     }
-    if ((record != NULL && record->kind == MG_KIND_CONSTANT) || is_constant(value)) {
+    if ((record != NULL && record->kind == MG_KIND_CONSTANT) || is_constant(capture, value)) {
         int found = capture->ids == NULL ? 0 : has_id(capture, value);
         if (found != 0) {
             return found < 0 ? -1 : refuse(planner, value);

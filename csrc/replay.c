@@ -309,7 +309,7 @@ save(Saved *saved, PyObject *value)
         if (bytes < 0 || saved->bytes > most_saved) {
             return 0;
         }
-        PyObject *plain = PyObject_CallMethod(value, "detach", NULL); /* shares the memory, and has the same sizes */
+        PyObject *plain = PyObject_GetAttrString(value, "data"); /* the same memory; autograd won't know of the undoing */
         PyObject *copy = plain == NULL ? NULL : PyObject_CallMethod(plain, "clone", NULL);
         PyObject *pair = copy == NULL ? NULL : PyTuple_Pack(2, plain, copy);
         int good = pair != NULL && PyList_Append(saved->pairs, pair) == 0;

@@ -1023,6 +1023,13 @@ enter_point(MgCapture *capture, MgFrame *frame)
             }
             continue;
         }
+        MgRecord *record = mg_world_find(capture, value);
+        if (record != NULL && record->provisional && is_in_slot(record)) { /* the same one in another slot */
+            if (mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, record->source) < 0) {
+                return MG_ERR;
+            }
+            continue;
+        }
         PyObject *view =
             mg_lazy_fits(value) ? mg_lazy_new(capture, value, source) : mg_world_reach(capture, value, source);
         if (view == NULL) {
