@@ -40,7 +40,7 @@ typedef struct {
     MgKind kind;
     int provisional;
     int exposed; /* C code may have looked into it and compared it: its content is guarded, and it must stay apart */
-    int is_key;  /* a key of an outside dict: look-ups compare other objects with it */
+    int is_key;  /* a key of a dict, or a tensor that was hashed: look-ups compare other objects with it */
 } MgRecord;
 
 /* What must hold for the capture to be valid again. */

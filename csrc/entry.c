@@ -702,11 +702,13 @@ guard_apart(MgCapture *capture, const MgEntry *entry)
         int constant = record->kind == MG_KIND_CONSTANT && has_own_identity(record->object);
         int seen = record->exposed || record->is_key;
         if ((record->kind == MG_KIND_CONSTANT && !(constant && seen)) || record->kind == MG_KIND_OPAQUE ||
-            record->kind == MG_KIND_TENSOR || record->kind == MG_KIND_TUPLE || record->provisional) {
+            (record->kind == MG_KIND_TENSOR && !record->is_key) || record->kind == MG_KIND_TUPLE ||
+            record->provisional) {
             marks[i] = 4;
             continue;
         }
-        int compared = record->kind == MG_KIND_INSTANCE || record->kind == MG_KIND_FUNCTION || constant;
+        int compared = record->kind == MG_KIND_INSTANCE || record->kind == MG_KIND_FUNCTION ||
+                       record->kind == MG_KIND_TENSOR || constant;
         marks[i] = (uint8_t)((seen && compared ? 1 : 0) | (is_changed(entry, record) ? 2 : 0));
     }
     for (int i = 0; result == MG_OK && i < count; i++) {

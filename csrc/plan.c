@@ -660,7 +660,10 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
         return add_sequence(planner, value);
     }
     if (type == &PyDict_Type || type == &PyODict_Type) {
-        return add_dict(planner, value, value, (PyObject *)type);
+        PyObject **attributes = type == &PyDict_Type ? NULL : _PyObject_GetDictPtr(value);
+        return attributes != NULL && *attributes != NULL && PyDict_GET_SIZE(*attributes) > 0
+                   ? add_instance(planner, value)
+                   : add_dict(planner, value, value, (PyObject *)type);
     }
     if (type == &PyDictProxy_Type) {
         return add_call(planner, value, (PyObject *)type, mg_proxy_mapping(value));

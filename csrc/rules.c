@@ -995,7 +995,13 @@ do_id(MgCapture *capture, PyObject *callable, PyObject *value)
 {
     MgRecord *record = mg_world_record(capture, value);
     PyObject *id = PyLong_FromVoidPtr(mg_world_identity(capture, value));
-    if (id == NULL || hashes_tensor(value)) {
+    if (id == NULL) {
+        return NULL;
+    }
+    if (hashes_tensor(value)) {
+        if (record != NULL) {
+            record->is_key = 1;
+        }
         return id;
     }
     if (record != NULL) {

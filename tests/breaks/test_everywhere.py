@@ -41,7 +41,7 @@ PROGRAMS = {
 }
 
 # The first instructions, where frames are small, and a few further in, in callees, loops and handlers.
-STEPS = (1, 5, 16, 37)
+STEPS = (1, 2, 3, 5, 16, 37)
 
 # `make stress` takes all up to a number.
 ALL = int(os.environ.get("MAGNETO_BREAK_STEPS", "0"))

@@ -887,6 +887,21 @@ f(X, a, a)
 f(X, a, b)
 f(X, b, a)
 [key is a for key in d]
+### an ordered dict with attributes
+def make(x):
+    d = collections.OrderedDict(b=x, a=1)
+    d.note = collections.OrderedDict()
+    d.note["n"] = [x]
+    d.me = d
+    return d
+kept = []
+def f(x):
+    d = make(x + 1)
+    kept.append(make(x))
+    return d, d.note
+---
+[(list(d), vars(d), d.me is d) for d in f(X)[:1]]
+[(list(d), vars(d), d.me is d) for d in kept]
 ### vars and dict updates
 class A: pass
 a = A()

@@ -1275,6 +1275,14 @@ f(X, X)
 f(Y, Y)
 f(X, Y)
 f(Y, X)
+### sets of tensors
+def f(x, y): return x + len({x, y}), len({x, y, X}), (x, y) in {(X, Y): 1}
+---
+f(Y, Z)
+f(X, X)
+f(Y, Y)
+f(X, Y)
+f(Y, X)
 ### texts that tell addresses
 class A: pass
 a = A()
