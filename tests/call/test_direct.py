@@ -229,6 +229,7 @@ def test_other_layers() -> None:
     assert _core.direct_calls() == before + 1
 
 
+@pytest.mark.no_leak_hunt("torch.jit.trace keeps what it has traced")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("warm", [False, True])
 def test_tracing(warm: bool) -> None:
