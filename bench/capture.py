@@ -123,12 +123,41 @@ CASES: dict[str, Callable[[], Case]] = {
     "T5, 6+6 layers": lambda: _transformer("T5"),
     "ViT, 12 layers": lambda: _transformer("ViT"),
 }
+# Those of tests/models, as small as there: one call of each, without a mask, a cache or labels.
+MODELS = [
+    "BERT", "RoBERTa", "DistilBERT", "ALBERT", "ELECTRA", "DeBERTa-v2", "MobileBERT", "GPT-2", "GPT-Neo", "OPT",
+    "Llama", "Mistral", "Qwen2", "Qwen3", "Gemma2", "Phi", "Mixtral", "Mamba", "T5", "BART", "Whisper", "ViT", "Swin",
+    "CLIP", "SegFormer", "diffusers, UNet2D", "diffusers, DiT", "x-transformers, a decoder", "torch_geometric, a GCN",
+    "ResNet", "U-Net", "MLP-Mixer", "LSTM", "GRU",
+]  # fmt: skip
 DEPTHS = {f"Llama, {n} layers": n for n in (4, 8, 16, 32)}
+
+
+class _FirstCall(Exception):
+    """Carries what a model was called with."""
+
+
+def _model(name: str) -> Case:
+    """A model of tests/models, with the arguments of its first call."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from models import cases
+
+    def listen(*args: Any, **kwargs: Any) -> None:
+        raise _FirstCall(args, kwargs)
+
+    target, drive = cases.CASES[name].build()
+    try:
+        drive(listen, 0)
+    except _FirstCall as call:
+        return target, call.args[0], call.args[1]
+    raise ValueError(f"{name} is not called")
 
 
 def make(name: str) -> Case:
     """The case of that name, ready to be called."""
     torch.manual_seed(0)
+    if name in MODELS:
+        return _model(name)
     model, args, kwargs = _transformer("Llama", DEPTHS[name]) if name in DEPTHS else CASES[name]()
     return (model.eval() if isinstance(model, nn.Module) else model), args, kwargs
 
@@ -372,7 +401,7 @@ def main() -> int:
     print(
         f"capture against torch.compile {torch.__version__}, backend {options.backend}, on {platform.machine()}"
     )
-    names = [name for name in CASES if options.only in name]
+    names = [name for name in (*CASES, *MODELS) if options.only in name]
     plain = not (options.cold or options.memory or options.depth or options.profile)
     with torch.no_grad():
         warm_rows = cold_rows = []
