@@ -125,21 +125,28 @@ find_states(PyObject *module)
     return good;
 }
 
+/* 1, or -1 if something is not there; 0 if torch is in a state in which that can't be told. */
 static int
 find_all(void)
 {
-    MgState state;
-    if (!mg_tensor_layout.known || !mg_layout_read_state(&state) || state.included != 0 || state.excluded != 0) {
-        return 0; /* perhaps later: torch holds what differs from its defaults */
-    }
     PyObject *module = PyImport_ImportModule("torch");
-    int good = module != NULL && find_symbols() && find_states(module);
+    PyObject *mode = module == NULL ? NULL : PyObject_CallMethod(module, "inference_mode", "O", Py_False);
+    PyObject *entered = mode == NULL ? NULL : PyObject_CallMethod(mode, "__enter__", NULL);
+    MgState state;
+    int good = entered != NULL && mg_tensor_layout.known && find_symbols();
+    /* what torch holds is how these differ from its defaults */
+    int is_plain = good && mg_layout_read_state(&state) && state.included == 0 && state.excluded == 0;
+    good = is_plain && find_states(module);
+    PyObject *left = entered == NULL ? NULL : PyObject_CallMethod(mode, "__exit__", "OOO", Py_None, Py_None, Py_None);
     for (int i = MG_DIRECT_ADD; good && i <= MG_DIRECT_POW; i++) {
         Py_XSETREF(torch.functions[i], PyObject_GetAttrString(module, names[i]));
         good = torch.functions[i] != NULL;
     }
     Py_XDECREF(module);
-    return good ? 1 : -1;
+    Py_XDECREF(mode);
+    Py_XDECREF(entered);
+    Py_XDECREF(left);
+    return good ? 1 : is_plain ? -1 : 0;
 }
 
 /* ---- which operations ---- */

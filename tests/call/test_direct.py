@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -171,6 +173,23 @@ def test_modes(mode: str) -> None:
         assert compare(operator.add, x, y) == 3
         assert compare(lambda x: x * 2.5, x) == 3
     assert compare(operator.mul, x, y) == 3, "tensors from there, outside"
+
+
+@pytest.mark.parametrize("mode", ["inference_mode", "no_grad", "enable_grad"])
+def test_found_in_any_mode(mode: str) -> None:
+    """In a process of its own: libtorch's functions are looked for when the first graph is made."""
+    program = f"""
+import torch, magneto
+from magneto import _core
+f = magneto.compile(lambda x: x + x, backend="eager")
+with torch.{mode}():
+    for _ in range(3):
+        f(torch.ones(3))
+    assert torch.is_inference_mode_enabled() == ("{mode}" == "inference_mode")
+    assert torch.is_grad_enabled() == ("{mode}" == "enable_grad")
+    assert _core.direct_calls() == 3, _core.direct_calls()
+    """
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_grad_mode_changes_in_the_graph() -> None:
