@@ -1783,6 +1783,14 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         if (count == 0) {
             return PyObject_Vectorcall(callable, args, nargsf, kwnames); /* raises */
         }
+        if (kwnames == NULL && (count == 2 || count == 3) && PyDescr_TYPE(callable) == &PyDict_Type &&
+            PyUnicode_CompareWithASCIIString(PyDescr_NAME(callable), "get") == 0) {
+            PyObject *value;
+            int found = mg_world_find_item(capture, args[0], args[1], &value);
+            if (found != MG_UNCLEAR) {
+                return found < 0 ? NULL : found > 0 ? value : Py_NewRef(count == 3 ? args[2] : Py_None);
+            }
+        }
         return call_c_method(capture, callable, PyDescr_TYPE(callable), args[0], args, count, kwnames);
     }
     if (type == &_PyMethodWrapper_Type) { /* object.__init__ bound to an instance, and the like */

@@ -1211,6 +1211,17 @@ mg_world_store_cell(MgCapture *capture, PyObject *cell, PyObject *value)
 
 /* ---- items ---- */
 
+int
+mg_world_find_item(MgCapture *capture, PyObject *dict, PyObject *key, PyObject **item)
+{
+    MgRecord *record = mg_world_find(capture, dict);
+    if (record == NULL || record->view != NULL || record->kind != MG_KIND_DICT || Py_TYPE(dict) != &PyDict_Type ||
+        !(mg_is_plain_value(key) || mg_is_singleton(key))) {
+        return MG_UNCLEAR;
+    }
+    return mg_world_dict_get(capture, record, key, item);
+}
+
 PyObject *
 mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
 {
@@ -1221,17 +1232,17 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
     if (capture->symbols != NULL && mg_symbol_size_item(container, key, &part)) {
         return part;
     }
+    PyObject *value;
+    int found = mg_world_find_item(capture, container, key, &value);
+    if (found != MG_UNCLEAR) {
+        if (found == 0) {
+            _PyErr_SetKeyError(key);
+        }
+        return found > 0 ? value : NULL;
+    }
     MgRecord *record = mg_world_find(capture, container);
     PyTypeObject *type = Py_TYPE(container);
     if (record != NULL && record->view == NULL && !mg_is_twin(key)) {
-        if (record->kind == MG_KIND_DICT && type == &PyDict_Type && (mg_is_plain_value(key) || mg_is_singleton(key))) {
-            PyObject *result;
-            int found = mg_world_dict_get(capture, record, key, &result);
-            if (found == 0) {
-                _PyErr_SetKeyError(key);
-            }
-            return found > 0 ? result : NULL;
-        }
         int sequence = (record->kind == MG_KIND_LIST && type == &PyList_Type) || record->kind == MG_KIND_TUPLE;
         if (sequence && PyLong_CheckExact(key) && Py_TYPE(container)->tp_as_mapping->mp_subscript != NULL) {
             Py_ssize_t size = Py_SIZE(container), index = PyLong_AsSsize_t(key);
@@ -1300,11 +1311,9 @@ mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObjec
 int
 mg_world_contains(MgCapture *capture, PyObject *container, PyObject *key)
 {
-    MgRecord *record = mg_world_find(capture, container);
-    if (record != NULL && record->view == NULL && record->kind == MG_KIND_DICT && Py_TYPE(container) == &PyDict_Type &&
-        mg_is_plain_value(key)) {
-        PyObject *value;
-        int found = mg_world_dict_get(capture, record, key, &value);
+    PyObject *value = NULL;
+    int found = mg_world_find_item(capture, container, key, &value);
+    if (found != MG_UNCLEAR) {
         Py_XDECREF(value);
         return found;
     }

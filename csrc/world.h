@@ -55,6 +55,11 @@ int mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObje
 PyObject *mg_world_generic_getattr(MgCapture *capture, PyObject *owner, PyObject *name);
 int mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value);
 
+/* The item of an outside dict, looked up without looking at its other items: 1 with the item, 0 if there is none, -1; or
+ * MG_UNCLEAR, if the dict or the key is not as simple as that. */
+enum { MG_UNCLEAR = 2 };
+int mg_world_find_item(MgCapture *capture, PyObject *dict, PyObject *key, PyObject **item);
+
 /* Items, length, containment. */
 PyObject *mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key);
 int mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObject *value);

@@ -286,3 +286,22 @@ def test_the_guard_that_failed_last_is_made_first() -> None:
     for entry in entries:
         suspect = entry.entry.guard_figures()["suspect"]
         assert "tail.n ==" in entry.guards[suspect]
+
+
+def test_an_item_that_is_only_written_is_not_guarded() -> None:
+    """`dict.get` looks at one item; what is overwritten beside it may have been anything."""
+    table: dict[str, Any] = {"written": torch.ones(2), "read": 2}
+    weight = torch.ones(2, requires_grad=True)
+
+    def f(x: torch.Tensor) -> Any:
+        factor, missing = table.get("read"), table.get("missing", 3)
+        table["written"] = weight * 2
+        return x * factor + missing, table.get("missing")
+
+    compiled = magneto.compile(f, backend="eager")
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2))[0], torch.full((2,), 5.0))
+        assert table["written"].requires_grad
+    assert len(magneto.cache_entries(compiled)) == 1
+    table["missing"] = 4
+    assert torch.equal(compiled(torch.ones(2))[0], torch.full((2,), 6.0))
