@@ -656,10 +656,6 @@ is_harmless(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ss
     if (trial->reason != MG_REASON_NONE) {
         PyErr_Clear();
     }
-    if (result != NULL && PyList_Append(trial->keep, result) < 0) { /* its finalizer must not run for real */
-        harmless = -1;
-    }
-    Py_XDECREF(result);
     if (mg_rules_restore_state(trial) < 0) {
         harmless = -1;
     }

@@ -513,7 +513,7 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
                            ? mg_trace_frame(capture, subject->frame, subject->next, subject->sp)
                            : mg_trace_run(capture, self->function, subject->args, subject->nargsf, subject->kwnames);
     if (capture->dropped > 0) {
-        Py_CLEAR(result);
+        result = NULL;
     }
     int raised = capture->reason == MG_REASON_EXCEPTION && stop == 0;
     int can_break = capture->can_break && !raised;
@@ -529,7 +529,6 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     can_break = can_break && !strict;
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
-        Py_DECREF(result);
     }
     else if (can_break && capture->dropped > 0) {
         try->stop = capture->dropped;

@@ -185,6 +185,7 @@ mg_capture_free(MgCapture *capture)
     mg_table_free(&capture->guarded);
     mg_table_free(&capture->inside);
     mg_sources_free(&capture->sources);
+    Py_XDECREF(capture->result);
     Py_XDECREF(capture->keep);
     Py_XDECREF(capture->ids);
     Py_XDECREF(capture->detail);

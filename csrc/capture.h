@@ -124,6 +124,7 @@ struct MgCapture {
     MgNode *nodes;
     int node_count, node_room;
     PyObject *mortals; /* strong: a list of weak references to what captured code made that has a finalizer; or NULL */
+    PyObject *result;  /* strong: what the root returned, or NULL */
     PyObject *keep;    /* strong: a list of objects that must live as long as the capture */
     MgTable inside;    /* functions and cells that captured code made */
     MgReason reason;   /* why it was aborted; NONE while it is alive */

@@ -36,7 +36,8 @@ drop_locals(MgFrame *frame)
     }
 }
 
-/* Runs what is captured, in tracing mode; the interpreter's and torch's state are looked after. New result. */
+/* Runs what is captured, in tracing mode; the interpreter's and torch's state are looked after. The result is borrowed
+ * from the capture. */
 static PyObject *
 run_subject(MgCapture *capture, const Subject *subject)
 {
@@ -59,18 +60,22 @@ run_subject(MgCapture *capture, const Subject *subject)
             PyObject *type, *value, *traceback;
             PyErr_Fetch(&type, &value, &traceback);
             mg_capture_abort(capture, MG_REASON_EXCEPTION, type == NULL ? NULL : "%S", type);
-            PyErr_Restore(type, value, traceback);
+            /* it goes here, with its traceback: the frames there hold what must not be finalized for real */
+            Py_XDECREF(type);
+            Py_XDECREF(value);
+            Py_XDECREF(traceback);
         }
+        Py_XSETREF(tstate->exc_info->exc_value, Py_XNewRef(handled)); /* the same, if it was aborted in a handler */
         if (subject->frame != NULL) { /* what its locals held goes here, as it does at the end of a call */
             drop_locals(subject->frame);
         }
         mg_capture_current = outer;
         mg_hook_release();
     }
-    /* a capture that was aborted in an exception handler has not left it */
-    Py_XSETREF(tstate->exc_info->exc_value, handled);
+    Py_XDECREF(handled);
     Py_XDECREF(topmost);
     mg_collections_release();
+    capture->result = result;
     return result;
 }
 
@@ -80,11 +85,11 @@ mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size
     Subject subject = {callable, args, nargsf, kwnames, NULL};
     PyObject *result = run_subject(capture, &subject);
     if (result != NULL && mg_rules_check_managers(capture) < 0) {
-        Py_CLEAR(result);
+        result = NULL;
     }
     if (result != NULL && capture->root == NULL) { /* the call never reached a Python frame */
         mg_control_abort(capture, MG_REASON_UNKNOWN_CALL, callable);
-        Py_CLEAR(result);
+        result = NULL;
     }
     return result;
 }
@@ -114,10 +119,7 @@ mg_trace_frame(MgCapture *capture, MgFrame *frame, MgUnit *next, PyObject **sp)
     PyMem_Free(saved);
     frame->prev_instr = at;
     frame->stacktop = -1;
-    if (result != NULL && mg_rules_check_managers(capture) < 0) {
-        Py_CLEAR(result);
-    }
-    return result;
+    return result != NULL && mg_rules_check_managers(capture) < 0 ? NULL : result;
 }
 
 int

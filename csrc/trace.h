@@ -12,8 +12,8 @@ mg_capture_active(void)
     return capture != NULL && capture->suspended == 0 ? capture : NULL;
 }
 
-/* Captures a call of `callable` on this thread. The result as captured code sees it, new; NULL with an exception. If the
- * capture was aborted, capture->reason says why. */
+/* Captures a call of `callable` on this thread. The result as captured code sees it, borrowed from the capture; NULL
+ * with an exception. If the capture was aborted, capture->reason says why. */
 PyObject *mg_trace_run(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
 /* Captures the rest of a frame, from `next` with the stack up to `sp`; the frame is put back as it was. */

@@ -22,7 +22,7 @@ BATCH = 25
 def run(seed: int) -> int:
     """Run the program of a seed; captures break before their k-th instruction. How many breaks there were."""
     chance = random.Random(seed)
-    program, steps = KINDS[seed % 3].write(seed)
+    program, steps = KINDS[seed % len(KINDS)].write(seed)
     breaks = []
 
     def compiled(function: object) -> _core.Compiled:

@@ -43,7 +43,19 @@ X, Y, Z = T(2, 3), T(2, 3, seed=1), T(2, 3, seed=2)
 
 # What the prelude brings, and what is the same on both sides by itself.
 _OURS = frozenset({"__builtins__", "annotations", "T", "__warningregistry__"})
-_SCALARS = (type(None), bool, int, str, bytes, complex, range, torch.dtype, torch.device, torch.layout)
+_SCALARS = (
+    type(None),
+    bool,
+    int,
+    str,
+    bytes,
+    complex,
+    range,
+    type(...),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+)
 
 
 def _canonical_float(value: float) -> tuple[str, str]:
@@ -273,6 +285,11 @@ class Side:
                     result = eval(code, {**self.space, **self.local})
             except Exception as error:
                 raised = error
+                cause: BaseException | None = error
+                while (
+                    cause is not None
+                ):  # tracebacks lead here: what frames hold would go whenever cycles are collected
+                    cause.__traceback__, cause = None, cause.__context__
         state = _state_of_torch()
         self.hooks, self.dtype = torch.utils.hooks.RemovableHandle.next_id, torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)

@@ -1090,6 +1090,33 @@ f(X, 1)
 f(X, 2)
 q = collections.deque([1, 2, 3], maxlen=2)
 f(X, 1)
+### a suspended generator in a frame that an exception leaves
+log = []
+def gen():
+    try:
+        yield 1
+    finally:
+        log.append("end")
+def f(x):
+    g = gen()
+    next(g)
+    raise ValueError(x.dim())
+---
+f(X)
+f(X)
+### a suspended generator is returned
+log = []
+def gen():
+    try:
+        yield 1
+    finally:
+        log.append("end")
+def f(x):
+    g = gen()
+    return next(g), x + 1, g
+---
+f(X)
+f(X)
 """)
 
 NOT_CAPTURED = {
@@ -1098,6 +1125,8 @@ NOT_CAPTURED = {
     "a view of a leaf changed in place": "an operation fails",
     "one of several views changed in place": "an operation fails",
     "an expanded tensor changed in place": "an operation fails",
+    "a suspended generator in a frame that an exception leaves": "an exception leaves the function",
+    "a suspended generator is returned": "a generator is returned",
     "print is not lost": "print has an effect outside of Python",
 }
 
