@@ -233,6 +233,9 @@ set_item(MgShapeCall *call)
     else {
         MG_TRY(mg_shape_number(call->args[2], &number));
         MG_NEED(mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));
+        if (self->dtype != MG_F16 && self->dtype != MG_BF16) { /* these become infinite */
+            MG_TRY(mg_shape_hold(call, self->dtype, number));
+        }
     }
     MG_TRY(mg_shape_changed(call, self));
     return mg_shape_give_object(call, Py_NewRef(Py_None));
@@ -329,7 +332,11 @@ index_write(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[2], &index));
     MG_NEED(index->dtype == MG_I64 && index->dim == 1 && self->dim > 0 && mg_layout_is_plain(self) &&
             (call->args[4] == NULL || mg_shape_number(call->args[4], &number) == MG_OK));
-    MG_NEED(call->args[4] == NULL || mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));
+    if (call->args[4] != NULL) {
+        MG_NEED(mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));
+        MG_TRY(mg_layout_elements(index) > 0 && mg_layout_elements(self) > 0 ? mg_shape_hold(call, self->dtype, number)
+                                                                             : MG_OK);
+    }
     if (call->rule->data) {
         MG_TRY(mg_shape_number(call->args[3], &number));
         MG_NEED(mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));

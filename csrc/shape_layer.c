@@ -289,6 +289,7 @@ group_norm(MgShapeCall *call)
     MG_TRY(check_channels(call, 3, self->dtype, self->size[1]));
     if (call->args[4] != NULL) {
         MG_TRY(mg_shape_number(call->args[4], &number));
+        MG_NEED(number.kind == MG_I64 || number.kind == MG_F64);
     }
     MgShape out = *self;
     mg_layout_contiguous(&out);
@@ -415,7 +416,7 @@ attention(MgShapeCall *call)
     if (call->args[4] != NULL) {
         MG_TRY(mg_shape_number(call->args[4], &number));
     }
-    MG_NEED(number.value == 0);
+    MG_NEED(number.value == 0 && number.kind != MG_C128);
     if (call->args[6] != NULL) {
         MG_TRY(mg_shape_number(call->args[6], &number));
         MG_NEED(number.kind == MG_F64);
@@ -620,7 +621,7 @@ interpolate(MgShapeCall *call)
     }
     else {
         MG_TRY(mg_shape_number(call->args[2], &number));
-        MG_NEED(number.kind == MG_I64 || number.kind == MG_F64);
+        MG_NEED((number.kind == MG_I64 || number.kind == MG_F64) && number.value > 0 && number.value < 1e6);
         for (int i = 0; i < spatial; i++) {
             size[i] = (int64_t)((double)self->size[2 + i] * number.value);
         }
@@ -691,7 +692,7 @@ cross_entropy(MgShapeCall *call)
     }
     if (call->args[7] != NULL) {
         MG_TRY(mg_shape_number(call->args[7], &number));
-        MG_NEED(number.value == 0);
+        MG_NEED(number.value == 0 && number.kind != MG_C128);
     }
     MgShape out = {.index = -1, .dtype = self->dtype};
     MG_NEED(self->dim <= 2 || reduced); /* the layout of the others is that of their kernels */

@@ -296,8 +296,8 @@ arange(MgShapeCall *call)
         whole = whole && numbers[i].kind == MG_I64;
     }
     double start = numbers[0].value, end = numbers[1].value, step = numbers[2].value;
-    MG_NEED(step != 0 && (end - start) / step >= 0 && (end - start) / step < 1e9 && start > -1e15 && start < 1e15 &&
-            end > -1e15 && end < 1e15);
+    MG_NEED(step != 0 && isfinite(step) && (end - start) / step >= 0 && (end - start) / step < 1e9 && start > -1e15 &&
+            start < 1e15 && end > -1e15 && end < 1e15);
     MgShape out = {.index = -1, .dim = 1, .stride = {1}};
     double length = (end - start) / step;
     out.size[0] = (int64_t)length + (length > (double)(int64_t)length);
@@ -327,15 +327,18 @@ static int
 linspace(MgShapeCall *call)
 {
     MgShape out = {.index = -1, .dim = 1, .stride = {1}};
-    MgNumber number;
+    MgNumber numbers[2];
     for (int i = 0; i < 2; i++) {
-        MG_TRY(mg_shape_number(call->args[i], &number));
-        MG_NEED(number.kind == MG_I64 || number.kind == MG_F64);
+        MG_TRY(mg_shape_number(call->args[i], &numbers[i]));
+        MG_NEED(numbers[i].kind == MG_I64 || numbers[i].kind == MG_F64);
     }
     MG_TRY(mg_shape_int(call->args[2], &out.size[0]));
     MG_NEED(out.size[0] >= 0);
     MG_TRY(read_options(call, 3, call->standard, &out.dtype));
     MG_NEED(mg_dtype_class(out.dtype) == 2);
+    for (int i = 0; i < 2 && out.size[0] > 1; i++) {
+        MG_TRY(mg_shape_hold(call, out.dtype, numbers[i]));
+    }
     return mg_shape_give(call, &out);
 }
 
@@ -499,7 +502,7 @@ nothing(MgShapeCall *call)
 #define OPTIONS "* dtype? layout? device? pin_memory? requires_grad"
 
 const MgShapeRule mg_shape_makers[] = {
-    {".to", "input 1? 2? 3 4 * device? dtype? non_blocking copy memory_format?", convert, 0},
+    {".to", "input 1? 2 3 4 * device? dtype? non_blocking copy memory_format?", convert, 0},
     {".float", "input * memory_format?", convert_to, MG_F32},
     {".double", "input * memory_format?", convert_to, MG_F64},
     {".half", "input * memory_format?", convert_to, MG_F16},

@@ -30,6 +30,7 @@ enum {
     TENSOR_FIRST = 65536, /* the first argument is no number */
     OTHER_BOOLS = 131072, /* not known for them, though the common dtype may be another */
     REGULAR = 262144,     /* its layout is known for regular tensors only */
+    NO_ZERO = 524288,     /* eager raises for integers and the number 0 */
 };
 
 static int
@@ -38,11 +39,17 @@ is_known(int data, MgDtype dtype)
     return (data & (BOOLS << mg_dtype_class(dtype))) != 0;
 }
 
+static int
+is_half(MgDtype dtype)
+{
+    return dtype == MG_F16 || dtype == MG_BF16;
+}
+
 /* The dtype in which torch's own descriptions compute. */
 static MgDtype
 computation(int data, MgDtype dtype)
 {
-    return (dtype == MG_F16 || dtype == MG_BF16) && !(data & EXACT) ? MG_F32 : dtype;
+    return is_half(dtype) && !(data & EXACT) ? MG_F32 : dtype;
 }
 
 /* The result for arguments that are tensors or numbers. `tensors` may hold NULL; the first ones promote. */
@@ -98,6 +105,27 @@ give_pointwise(MgShapeCall *call, MgShape **tensors, int count, MgDtype common)
     return mg_shape_give(call, &out);
 }
 
+/* The numbers that eager converts to the dtype of the computation have to fit. */
+static int
+hold_numbers(MgShapeCall *call, MgDtype dtype, const MgNumber *numbers, int count)
+{
+    for (int i = 0; i < count && dtype != MG_NO_DTYPE; i++) {
+        MG_TRY(mg_shape_hold(call, dtype, numbers[i]));
+    }
+    return MG_OK;
+}
+
+/* Integers that are divided by the number 0: eager raises. */
+static int
+check_divisor(MgShapeCall *call, MgShape *const *tensors, const MgNumber *numbers, MgDtype common)
+{
+    if (tensors[1] == NULL && numbers[0].value == 0 && numbers[0].kind != MG_C128 && common != MG_NO_DTYPE &&
+        mg_dtype_class(common) < 2 && mg_layout_elements(tensors[0]) > 0) {
+        return mg_shape_fail(call, "integers divided by zero");
+    }
+    return MG_OK;
+}
+
 /* Reads arguments that are tensors or numbers. */
 static int
 read_operands(MgShapeCall *call, int first, int count, MgShape **tensors, MgNumber *numbers, int *number_count)
@@ -145,8 +173,12 @@ unary(MgShapeCall *call)
                 MG_TRY(mg_shape_number(call->args[i], &numbers[i]));
                 MG_NEED(numbers[i].kind == MG_I64 || numbers[i].kind == MG_F64);
                 MG_NEED(strncmp(end, " alpha", 6) != 0 || numbers[i].value != 0);
-                MG_NEED(strncmp(end, " max_val", 8) != 0 || call->args[i - 1] == NULL ||
-                        numbers[i - 1].value <= numbers[i].value);
+            }
+            if (strncmp(end, " max_val", 8) == 0) { /* hardtanh: from -1 to 1 */
+                MgNumber limits[2] = {call->args[1] == NULL ? (MgNumber){MG_F64, -1} : numbers[1],
+                                      call->args[2] == NULL ? (MgNumber){MG_F64, 1} : numbers[2]};
+                MG_NEED(limits[0].value <= limits[1].value);
+                MG_TRY(hold_numbers(call, tensors[0]->dtype, limits, 2));
             }
         }
     }
@@ -172,11 +204,13 @@ binary(MgShapeCall *call)
     if (call->args[2] != NULL) { /* alpha */
         MG_TRY(mg_shape_number(call->args[2], &alpha));
         MG_NEED(mg_dtype_class(alpha.kind) <= mg_dtype_class(common) && alpha.kind != MG_BOOL);
+        MG_TRY(hold_numbers(call, common, &alpha, 1));
         for (int i = 0; i < 2; i++) { /* a product comes first, with its own layout */
             MG_NEED(tensors[i] == NULL || (mg_layout_is_dense(tensors[i]) && mg_layout_is_regular(tensors[i])));
         }
     }
     MG_NEED(tensors[0] != NULL || !call->in_place);
+    MG_TRY(call->rule->data & NO_ZERO ? check_divisor(call, tensors, numbers, common) : MG_OK);
     return give_pointwise(call, tensors, 2, common);
 }
 
@@ -195,6 +229,7 @@ divide(MgShapeCall *call)
         const char *mode = mg_shape_text(call->args[2]);
         MG_NEED(mode != NULL && (strcmp(mode, "floor") == 0 || strcmp(mode, "trunc") == 0));
         call->rule = &rounding;
+        MG_TRY(check_divisor(call, tensors, numbers, common));
     }
     return give_pointwise(call, tensors, 2, common);
 }
@@ -210,6 +245,9 @@ power(MgShapeCall *call)
     MgDtype common = mg_dtype_common(tensors, 2, numbers, count, call->standard);
     if (common != MG_NO_DTYPE && mg_dtype_class(common) == 1 && tensors[1] == NULL && numbers[0].value < 0) {
         return mg_shape_fail(call, "integers to a negative power");
+    }
+    if (tensors[1] == NULL && (mg_dtype_class(common) == 1 || is_half(common))) {
+        MG_TRY(hold_numbers(call, common, numbers, 1));
     }
     return give_pointwise(call, tensors, 2, common);
 }
@@ -237,7 +275,9 @@ clamp(MgShapeCall *call)
     for (int i = 0; i < 3 && (tensors[1] != NULL || tensors[2] != NULL); i++) {
         MG_NEED(tensors[i] == NULL || mg_layout_is_plain(tensors[i]));
     }
-    return give_pointwise(call, tensors, 3, mg_dtype_common(tensors, 3, numbers, count, call->standard));
+    MgDtype common = mg_dtype_common(tensors, 3, numbers, count, call->standard);
+    MG_TRY(hold_numbers(call, common, numbers, count));
+    return give_pointwise(call, tensors, 3, common);
 }
 
 /* where(condition, input, other), as a function; as a method its first two arguments change places */
@@ -251,6 +291,9 @@ choose(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[0], &tensors[0]));
     MG_NEED(tensors[0]->dtype == MG_BOOL);
     MgDtype common = mg_dtype_common(tensors + 1, 2, numbers, count, call->standard);
+    if (!is_half(common)) { /* these become infinite */
+        MG_TRY(hold_numbers(call, common, numbers, count));
+    }
     MgShape condition = *tensors[0], scalar = {.index = -1, .dtype = common};
     condition.dtype = common; /* it is not converted */
     tensors[0] = &condition;
@@ -324,6 +367,7 @@ ternary(MgShapeCall *call)
     if (call->args[3] != NULL) {
         MG_TRY(mg_shape_number(call->args[3], &number));
         MG_NEED(number.kind != MG_BOOL && mg_dtype_class(number.kind) <= mg_dtype_class(tensors[0]->dtype));
+        MG_TRY(hold_numbers(call, computation(SAME, tensors[0]->dtype), &number, 1));
     }
     for (int i = 1; i < 3; i++) {
         MG_NEED(tensors[i] == NULL || tensors[i]->dtype == tensors[0]->dtype);
@@ -369,7 +413,8 @@ dropout(MgShapeCall *call)
     }
     MG_TRY(mg_shape_bool(call->args[2], 1, &training));
     MG_TRY(mg_shape_bool(call->args[3], 0, &in_place));
-    MG_NEED(share.value >= 0 && share.value <= 1 && !in_place && (call->rule->data || call->args[2] != NULL));
+    MG_NEED(share.kind != MG_C128 && share.value >= 0 && share.value <= 1 && !in_place &&
+            (call->rule->data || call->args[2] != NULL));
     if (!training || share.value == 0 || mg_layout_elements(self) == 0) {
         return mg_shape_give_input(call, self);
     }
@@ -426,7 +471,8 @@ const MgShapeRule mg_shape_pointwise[] = {
     {"relu+", "input", unary, SAME | REALS | REGULAR},
     {"bitwise_not+ o.invert o.inv .__invert__", "input", unary, SAME | BOOLS | INTS},
     {"logical_not+", "input", unary, TO_BOOL | ANY | NO_GRAD},
-    {"isnan isinf isfinite isneginf isposinf signbit", "input", unary, TO_BOOL | BOOLS | REALS | NO_GRAD},
+    {"isnan isinf isneginf isposinf signbit", "input", unary, TO_BOOL | BOOLS | REALS | NO_GRAD},
+    {"isfinite", "input", unary, TO_BOOL | BOOLS | REALS | NO_GRAD | REGULAR},
     {"nan_to_num+", "input nan? posinf? neginf?", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
     {"n.gelu", "input approximate", gelu, SAME | FLOATS | REGULAR},
     {"F.silu F.mish F.hardswish F.hardsigmoid", "input inplace", unary, SAME | FLOATS | FLAG_SECOND | REGULAR},
@@ -445,9 +491,9 @@ const MgShapeRule mg_shape_pointwise[] = {
     {"mul+ multiply+ o.mul o+imul", "input other", binary, SAME | ANY},
     {"div+ divide+", "input other * rounding_mode?", divide, TO_FLOAT | ANY},
     {"true_divide+ o.truediv o+itruediv", "input other", divide, TO_FLOAT | ANY},
-    {"floor_divide+ o.floordiv o+ifloordiv", "input other", binary, SAME | REALS | PLAIN},
-    {"remainder+ o.mod o+imod", "input other", binary, SAME | REALS},
-    {"fmod+", "input other", binary, SAME | REALS | TENSOR_FIRST},
+    {"floor_divide+ o.floordiv o+ifloordiv", "input other", binary, SAME | REALS | PLAIN | NO_ZERO},
+    {"remainder+ o.mod o+imod", "input other", binary, SAME | REALS | NO_ZERO},
+    {"fmod+", "input other", binary, SAME | REALS | TENSOR_FIRST | NO_ZERO},
     {"pow+ o.pow o+ipow", "input exponent", power, SAME | NUMBERS | REGULAR},
     {"maximum minimum fmax fmin", "input other", binary, SAME | BOOLS | REALS | TENSORS_ONLY},
     {"atan2+ arctan2+", "input other", binary, TO_FLOAT | BOOLS | REALS | TENSORS_ONLY},

@@ -200,10 +200,7 @@ spread(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_NEED(mg_dtype_class(self->dtype) == 2);
     PyObject *dims = call->args[1], *unbiased = call->args[2], *kept = call->args[3];
-    if (dims != NULL && PyBool_Check(dims)) { /* var(input, unbiased) */
-        MG_NEED(unbiased == NULL && kept == NULL && call->args[4] == NULL);
-        dims = NULL;
-    }
+    MG_NEED(dims == NULL || !PyBool_Check(dims)); /* var(input, unbiased), or an error */
     MG_NEED(unbiased == NULL || PyBool_Check(unbiased));
     MG_NEED(dims == NULL || PyLong_CheckExact(dims) || Py_SIZE(dims) > 0);
     MG_TRY(read_dims(dims, self->dim, &chosen));
@@ -211,6 +208,7 @@ spread(MgShapeCall *call)
     MG_NEED(dims != NULL || !keep);
     if (call->args[4] != NULL) {
         MG_TRY(mg_shape_number(call->args[4], &number));
+        MG_NEED(number.kind == MG_I64 || number.kind == MG_F64);
     }
     out.dtype = self->dtype;
     MG_TRY(reduce_sizes(&out, self, chosen, keep));
@@ -382,7 +380,7 @@ const MgShapeRule mg_shape_reductions[] = {
     {"F.log_softmax", "input dim? _stacklevel dtype?", softmax, FUNCTIONAL | LOGARITHM},
     {"cumsum cumprod", "input dim * dtype?", scan, 0},
     {"sort", "input dim descending * stable?", sort, 0},
-    {"argsort", "input dim descending * stable?", sort, 1},
+    {"argsort", "input dim descending * stable", sort, 1},
     {"topk", "input k dim largest sorted", topk, 0},
     {"f.norm t.norm .norm", "input p? dim? keepdim dtype?", norm, 1},
     {"F.normalize", "input p dim eps", normalize, 0},

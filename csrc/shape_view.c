@@ -676,7 +676,7 @@ pad(MgShapeCall *call)
     MG_NEED(mode != NULL && count % 2 == 0 && count / 2 <= self->dim && mg_layout_is_plain(self));
     if (call->args[3] != NULL) {
         MG_TRY(mg_shape_number(call->args[3], &value));
-        MG_NEED(mg_dtype_class(value.kind) <= mg_dtype_class(self->dtype));
+        MG_NEED(mg_dtype_class(value.kind) <= mg_dtype_class(self->dtype) && value.kind != MG_C128);
     }
     int constant = strcmp(mode, "constant") == 0, any = 0;
     if (!constant) {
@@ -698,6 +698,9 @@ pad(MgShapeCall *call)
         MG_NEED(before >= -self->size[dim] && after >= -self->size[dim]);
     }
     MG_NEED(any || constant);
+    if (call->args[3] != NULL && any) {
+        MG_TRY(mg_shape_hold(call, self->dtype, value));
+    }
     mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }

@@ -222,6 +222,40 @@ def mutate(kind: int, args: Any, kwargs: Any, inputs: list[Any], rng: random.Ran
     return args, changed
 
 
+def _other_constant(value: Any, rng: random.Random) -> Any:
+    """A constant of the same kind, or of a kind that is taken for it by mistake."""
+    if type(value) is bool:
+        return rng.choice([not value, not value, 1, None])
+    if type(value) is int:
+        return rng.choice([value + 1, value - 1, -value, 0, 1, -1, 2, 300, True, 1.0])
+    if type(value) is float:
+        return rng.choice([0.0, 1.0, 0.5, -0.5, 1e9, 1e39, float("inf"), float("nan"), 1, 0, True, 1j, 0j])
+    if isinstance(value, torch.dtype):
+        return rng.choice(_DTYPES)
+    if type(value) in (tuple, list) and value and not _referred(value):
+        items = list(value)
+        at = rng.randrange(len(items))
+        change = rng.choice(["one", "one", "fewer", "more", "order"])
+        if change == "one":
+            items[at] = _other_constant(items[at], rng)
+        elif change == "fewer":
+            del items[at]
+        elif change == "more":
+            items.insert(at, rng.choice(items))
+        else:
+            rng.shuffle(items)
+        return items if type(value) is list else tuple(items)
+    return value
+
+
+def other_constants(args: Any, kwargs: Any, rng: random.Random) -> tuple[Any, Any]:
+    """The arguments with other constants in some places. Many of these calls are errors: they must not be answered."""
+    args = tuple(_other_constant(value, rng) if rng.random() < 0.5 else value for value in args)
+    return args, {
+        key: _other_constant(value, rng) if rng.random() < 0.5 else value for key, value in kwargs.items()
+    }
+
+
 def mutate_often(
     report: Report,
     name: str,
@@ -242,7 +276,10 @@ def mutate_often(
     for target in targets:
         for _ in range(count):
             other, changed = mutate(target[0], args, kwargs, inputs, rng)
-            report.ask(name, target, other, kwargs, changed, rng.random() < 0.7)
+            named = kwargs
+            if rng.random() < 0.3:
+                other, named = other_constants(other, kwargs, rng)
+            report.ask(name, target, other, named, changed, rng.random() < 0.7)
 
 
 _OPERATORS = {

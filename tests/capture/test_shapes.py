@@ -453,6 +453,30 @@ _FAILING = [
     ("fill_", _X.half(), 1e9),
     ("masked_fill", _X.half(), _X > 0, -1e9),
     (torch.index_select, _X[:0], 0, torch.zeros(1, dtype=torch.int64)),
+    (operator.floordiv, _X.long(), 0),
+    (operator.mod, _X.long(), 0),
+    (operator.mod, _X.bool(), 0),
+    ("floor_divide", _X.int(), 0),
+    (torch.remainder, _X.long(), False),
+    (torch.fmod, _X.long(), 0),
+    ("clamp", _X.half(), 0, 1e9),
+    (torch.clamp_min, _X.byte(), 300),
+    (torch.pow, _X.byte(), 300),
+    ("pow", _X.half(), 1e9),
+    (torch.where, _X > 0, _X.byte(), 300),
+    (torch._C._nn.pad, _X.half(), (1, 1), "constant", 1e9),
+    (torch._C._nn.pad, _X.byte(), (1, 1), "constant", 300),
+    (F.hardtanh, _X.half(), -1e9, 1e9),
+    ("__setitem__", _X.byte(), 0, 300),
+    (torch.linspace, 0, 1e9, 3, torch.float16),
+]
+_FAILING_NAMED: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+    (torch.add, (_X.half(), _X.half()), {"alpha": 1e9}),
+    (torch.sub, (_X.byte(), _X.byte()), {"alpha": 300}),
+    (torch.addcmul, (_X.byte(), _X.byte(), _X.byte()), {"value": 300}),
+    (torch.index_add, (_X.half(), 0, torch.tensor([0]), _X.half()[:1]), {"alpha": 1e9}),
+    (torch.div, (_X.long(), 0), {"rounding_mode": "floor"}),
+    (torch.div, (_X.long(), 0), {"rounding_mode": "trunc"}),
 ]
 
 
@@ -461,6 +485,17 @@ def test_what_eager_raises_is_an_error_for_shape_functions_too(case: tuple[Any, 
     """FakeTensorMode takes them: the graph would raise, where a handler in captured code can't see it."""
     target, *args = case
     kwargs = {"dtype": args.pop()} if isinstance(args[-1], torch.dtype) else {}
+    _must_fail(target, args, kwargs)
+
+
+@pytest.mark.parametrize("case", _FAILING_NAMED, ids=lambda case: case[0].__name__)
+def test_what_eager_raises_for_a_number_by_name_is_an_error_too(
+    case: tuple[Any, tuple[Any, ...], dict[str, Any]],
+) -> None:
+    _must_fail(*case)
+
+
+def _must_fail(target: Any, args: Any, kwargs: dict[str, Any]) -> None:
     outcome = _ask(target, *args, **kwargs)
     assert isinstance(outcome, str)
     assert outcome[0] == "x"
@@ -523,6 +558,7 @@ _LAYOUTS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     ("float", (_strided((2, 1, 2, 1), (2, 2, 1, 1)),), {"memory_format": torch.channels_last}),
     (operator.lshift, (_X > 0, _X.long()), {}),
     (torch.reshape, (_strided((0, 3), (7, 2)), (0, 3)), {}),
+    (torch.isfinite, (_strided((2, 1, 0, 2), (0, 1, 2, 1), _HALF),), {}),
     (torch._C._nn.pad, (_strided((1, 1, 5, 5), (25, 1, 5, 1)), (0, 2, 0, 1), "constant", 1.0), {}),
 ]
 
@@ -620,6 +656,19 @@ def test_numbers_that_a_dtype_can_hold_are_taken() -> None:
         (F.avg_pool2d, (_IMAGE, (2,) * 12), {}),
         (F.conv2d, (_IMAGE, torch.ones(2, 2, 1, 1), None, (1,) * 12), {}),
         (torch.nansum, (_X * 1j,), {}),
+        (torch.arange, (1.0, 2.0, float("inf")), {}),
+        (F.hardtanh, (_X, 2.0), {}),
+        (F.hardtanh, (_X,), {"max_val": -2.0}),
+        (F.dropout, (_X, 1j, True), {}),
+        (F.scaled_dot_product_attention, (_IMAGE, _IMAGE, _IMAGE, None, 0j), {}),
+        (F.group_norm, (_IMAGE, 1, None, None, 1j), {}),
+        (torch.var, (_X, 0), {"correction": 1j}),
+        (F.cross_entropy, (_X, torch.zeros(2, dtype=torch.int64)), {"label_smoothing": 0j}),
+        (F.interpolate, (_IMAGE,), {"scale_factor": float("inf")}),
+        (torch.var, (_X,), {"dim": True}),
+        ("to", (_X, torch.float64, None, False), {}),
+        ("argsort", (_X,), {"stable": None}),
+        (torch._C._nn.pad, (_X * 1j, (1, 2), "constant", 0j), {}),
     ],
     ids=str,
 )
