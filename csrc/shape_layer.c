@@ -559,7 +559,7 @@ pool(MgShapeCall *call)
         int64_t size = self->size[first + i], pace = step == NULL ? kernel[i] : stride[i];
         MG_NEED(kernel[i] > 0 && pace > 0 && dilation[i] > 0 && padding[i] >= 0 && padding[i] <= kernel[i] / 2);
         int64_t span = size + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
-        MG_NEED(span >= 0);
+        MG_NEED(span >= 0 && (!average || spatial < 3 || size >= kernel[i])); /* else torch refuses */
         int64_t length = (span + (ceil ? pace - 1 : 0)) / pace + 1;
         if (ceil && (length - 1) * pace >= size + padding[i]) {
             length--;

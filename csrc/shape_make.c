@@ -252,6 +252,7 @@ make_like(MgShapeCall *call)
     if (format == PRESERVE && mg_layout_is_contiguous(self)) {
         format = CONTIGUOUS;
     }
+    MG_NEED(first == 1 || format != PRESERVE || mg_layout_is_regular(self));
     MG_TRY(lay_out(&out, self, format));
     return mg_shape_give(call, &out);
 }

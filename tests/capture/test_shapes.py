@@ -558,6 +558,8 @@ _LAYOUTS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     ("float", (_strided((2, 1, 2, 1), (2, 2, 1, 1)),), {"memory_format": torch.channels_last}),
     (operator.lshift, (_X > 0, _X.long()), {}),
     (torch.reshape, (_strided((0, 3), (7, 2)), (0, 3)), {}),
+    (torch.full_like, (_strided((1, 2, 5, 2), (60, 1, 4, 2)), 1.5), {}),
+    (torch._C._nn.avg_pool3d, (torch.ones(1, 1, 1, 5, 6), (4, 5, 6), 2, 2), {}),
     (torch.isfinite, (_strided((2, 1, 0, 2), (0, 1, 2, 1), _HALF),), {}),
     (torch._C._nn.pad, (_strided((1, 1, 5, 5), (25, 1, 5, 1)), (0, 2, 0, 1), "constant", 1.0), {}),
 ]
