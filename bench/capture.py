@@ -182,9 +182,11 @@ def compiler(which: str, model: Any, backend: str) -> Callable[[], Callable[...,
 
 
 def fastest(compile_: Callable[[], Callable[..., Any]], case: Case, repeat: int) -> tuple[float, float]:
-    """The fastest first call and the fastest later call, in seconds."""
+    """The fastest first call and the fastest later call, in seconds; short ones are repeated more often."""
     first = later = float("inf")
-    for _ in range(repeat):
+    count, begun = 0, time.perf_counter()
+    while count < repeat or (count < 10 * repeat and time.perf_counter() - begun < 0.3):
+        count += 1
         compiled = compile_()
         start = time.perf_counter()
         compiled(*case[1], **case[2])
