@@ -370,6 +370,10 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     if (MG_UNLIKELY(capture != NULL)) {
         if (capture->reason != MG_REASON_NONE && (throwflag || capture->ending || is_finalizer(code))) {
+            /* a generator that a frame let go of where the capture stops: eager would run its handlers later */
+            MgHandler handler;
+            int at = (int)(frame->prev_instr - mg_frame_code_start(frame));
+            capture->finalizers += throwflag && !capture->ending && mg_except_find(code, at, &handler);
             goto dead; /* what is left of an aborted capture is being dropped: none of its code runs any more */
         }
         if (mg_trace_enter(capture, frame) < 0) {
