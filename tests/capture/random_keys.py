@@ -50,6 +50,10 @@ def counter():
     return inc
 m1, m2 = mk(1), mk(2)
 a, b, c = A(1), A(2), A(3)
+__alive = [a, b, c]
+def new(n):
+    __alive.append(A(n))
+    return __alive[-1]
 s, pe, pf = S(1), P(1), P(2)
 gt, pair = T(2, 3, seed=5), (b, 1)
 kd, ko, kdd, l, l2, kept, q, inc = {}, collections.OrderedDict(), collections.defaultdict(list), [], [], [], None, None
@@ -222,7 +226,8 @@ class KeyWriter:
 
     def call(self) -> str:
         tensor = "X", "Y", "X", "gt"
-        objects = "a", "b", "c", "a", "A(5)"
+        # guards hold keys, so objects that go between calls would stay in the weak dict: all of them stay
+        objects = "a", "b", "c", "a", "new(5)"
         functions = "g1", "g2", "m1", "m2", "mk(3)", "m1"
         return (
             f"f({self.pick(*tensor)}, {self.pick(*tensor)}, {self.pick('1', '1', '2')}, {self.pick(*objects)}, {self.pick(*objects)}, "
