@@ -250,7 +250,7 @@ fits(PyObject *tensor, int grad_mode, const unsigned int *tags)
     if (mg_tensor_autograd(tensor) == NULL) {
         return 1;
     }
-    return !(grad_mode && mg_tensor_needs_grad(tensor)) &&
+    return !grad_mode && /* a view may require grad through its base */
            *torch.tangent(mg_tensor_impl(tensor), 0, handle_of(tensor)) == torch.no_tangent;
 }
 
