@@ -126,11 +126,11 @@ PyObject *mg_instance_dict(PyObject *object);
 /* A dict's value for a key of an exact builtin type, with no Python code: borrowed, NULL without an exception if there is
  * none. Where only the __eq__ of another key could tell, it is `mg_dict_unknown`, an object that nobody else has. */
 PyObject *mg_dict_find(PyObject *dict, PyObject *key);
+extern PyObject mg_dict_unknown;
+extern PyTypeObject *mg_dict_plain_type; /* one more type whose objects are compared by C code alone; or NULL */
 
 /* Marks an object that the garbage collector knows as finalized: its finalizer will not be called. */
 void mg_object_set_finalized(PyObject *object);
-extern PyObject mg_dict_unknown;
-extern PyTypeObject *mg_dict_plain_type; /* one more type whose objects are compared by C code alone; or NULL */
 
 /* The awaitable's iterator, for `await`; NULL with an exception. */
 PyObject *mg_awaitable_iter(PyObject *object);

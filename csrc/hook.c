@@ -150,6 +150,7 @@ hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
     return pass_on(tstate, frame, throwflag, below);
 }
 
+/* One user more, or one less. */
 static void
 use(int more)
 {

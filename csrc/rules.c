@@ -1427,7 +1427,8 @@ call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssi
     else {
         result = call_native(capture, (PyObject *)type, args, count, kwnames);
     }
-    if (result != NULL && has_finalizer && mg_capture_add_mortal(capture, result) < 0) {
+    if (result != NULL && has_finalizer && mg_world_record(capture, result) == NULL && /* __new__ may give an old one */
+        mg_capture_add_mortal(capture, result) < 0) {
         Py_CLEAR(result);
     }
     return result;

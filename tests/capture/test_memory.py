@@ -366,3 +366,32 @@ def test_what_a_capture_leaves_in_cycles_is_not_finalized() -> None:
         _core.inject_fault(0)
         gc.unfreeze()
         gc.enable()
+
+
+def test_an_old_object_that_a_class_gives_keeps_its_finalizer() -> None:
+    log: list[str] = []
+
+    class One:
+        made: Any = None
+
+        def __new__(cls) -> Any:
+            if cls.made is None:
+                cls.made = super().__new__(cls)
+            return cls.made
+
+        def __del__(self) -> None:
+            log.append("deleted")
+
+    One()
+
+    def f(x: Any) -> Any:
+        One()
+        return x + 1
+
+    compiled = magneto.compile(f, backend="eager")
+    for _ in range(3):
+        compiled(torch.ones(2))
+    assert log == []
+    One.made = None
+    gc.collect()
+    assert log == ["deleted"]
