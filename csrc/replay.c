@@ -297,10 +297,27 @@ typedef struct {
 /* More than this is not copied. */
 static const Py_ssize_t most_saved = (Py_ssize_t)256 << 20;
 
+/* 1 if several elements of a tensor are one in memory: nothing can be written to it, nor has to be undone. */
+static int
+is_expanded(PyObject *tensor)
+{
+    MgTensor info;
+    int found = 0;
+    if (mg_torch_read(tensor, &info) == MG_OK) {
+        for (int64_t i = 0; i < info.dim; i++) {
+            found |= info.strides[i] == 0 && info.sizes[i] > 1;
+        }
+    }
+    return found;
+}
+
 /* Saves the tensors in an argument of an operation that writes to one of them. 1, or 0 if that can't be done. */
 static int
 save(Saved *saved, PyObject *value)
 {
+    if (mg_torch_is_tensor(value) && is_expanded(value)) {
+        return 1;
+    }
     if (mg_torch_is_tensor(value)) {
         PyObject *size = PyObject_GetAttrString(value, "nbytes");
         Py_ssize_t bytes = size == NULL ? -1 : PyLong_AsSsize_t(size);
@@ -309,7 +326,8 @@ save(Saved *saved, PyObject *value)
         if (bytes < 0 || saved->bytes > most_saved) {
             return 0;
         }
-        PyObject *plain = PyObject_GetAttrString(value, "data"); /* the same memory; autograd won't know of the undoing */
+        PyObject *plain =
+            PyObject_GetAttrString(value, "data"); /* the same memory; autograd won't know of the undoing */
         PyObject *copy = plain == NULL ? NULL : PyObject_CallMethod(plain, "clone", NULL);
         PyObject *pair = copy == NULL ? NULL : PyTuple_Pack(2, plain, copy);
         int good = pair != NULL && PyList_Append(saved->pairs, pair) == 0;

@@ -191,6 +191,7 @@ d, w, b, n = T(2, 3, seed=1).double(), T(3, 3, seed=2), T(3, seed=3), torch.aran
 def f(x):
     x[0] += 1
     x[1:].mul_(2)
+    x.add_(b.expand_as(x))
     log.append(len(log))
     with torch.no_grad():
         x.sub_(0.5)
