@@ -40,6 +40,7 @@ enum { SMALL = 256 };
 
 /* ---- looking for libtorch's functions ---- */
 
+/* 1 if all of libtorch's functions are there. */
 static int
 find_symbols(void)
 {
@@ -133,10 +134,10 @@ find_all(void)
     PyObject *mode = module == NULL ? NULL : PyObject_CallMethod(module, "inference_mode", "O", Py_False);
     PyObject *entered = mode == NULL ? NULL : PyObject_CallMethod(mode, "__enter__", NULL);
     MgState state;
-    int good = entered != NULL && mg_tensor_layout.known && find_symbols();
+    int is_there = entered != NULL && mg_tensor_layout.known && find_symbols();
     /* what torch holds is how these differ from its defaults */
-    int is_plain = good && mg_layout_read_state(&state) && state.included == 0 && state.excluded == 0;
-    good = is_plain && find_states(module);
+    int is_plain = is_there && mg_layout_read_state(&state) && state.included == 0 && state.excluded == 0;
+    int good = is_plain && find_states(module);
     PyObject *left = entered == NULL ? NULL : PyObject_CallMethod(mode, "__exit__", "OOO", Py_None, Py_None, Py_None);
     for (int i = MG_DIRECT_ADD; good && i <= MG_DIRECT_POW; i++) {
         Py_XSETREF(torch.functions[i], PyObject_GetAttrString(module, names[i]));
@@ -146,7 +147,7 @@ find_all(void)
     Py_XDECREF(mode);
     Py_XDECREF(entered);
     Py_XDECREF(left);
-    return good ? 1 : is_plain ? -1 : 0;
+    return good ? 1 : is_there && !is_plain ? 0 : -1;
 }
 
 /* ---- which operations ---- */
@@ -344,7 +345,9 @@ mg_direct_call(MgDirect *direct, PyObject *const *args)
     if (tensor == NULL) {
         PyErr_Clear();
     }
-    torch.calls++;
+    else {
+        torch.calls++;
+    }
     return tensor;
 }
 
