@@ -152,6 +152,7 @@ struct MgCapture {
     int foreign;       /* a backend gets the graph: it is not run as it is */
     int wrote;         /* a tensor from outside was written to, or one that may share its memory */
     int first_write;   /* no node before this one did that */
+    int asks_leaves;   /* it may matter which tensors are leaves */
     MgCapture *outer;  /* borrowed: of a trial, the capture that wants to know what a function does; see answer.c */
 
     /* breaks; see exit.c */

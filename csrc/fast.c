@@ -69,6 +69,7 @@ typedef struct {
     const char *impl;   /* its TensorImpl and AutogradMeta: to be read only if they are still there */
     const char *autograd;
     MgTensorCheck *metadata;
+    size_t function; /* in the AutogradMeta: what else will be read of it */
     int check;
     int is_quick;
 } Tensor;
@@ -601,6 +602,13 @@ collect_fill(Maker *maker, uint8_t *filled)
     }
 }
 
+/* 1 if the quick check of a tensor looks whether it has a grad_fn. */
+static int
+reads_function(const MgTensorCheck *metadata)
+{
+    return !metadata->requires_grad || metadata->leafness != MG_LEAF_ANY;
+}
+
 /* The whole of it. `fates` has room for a byte for each check, `filled` for each step. */
 static void
 make(Maker *maker, uint8_t *fates, uint8_t *filled)
@@ -651,13 +659,15 @@ make(Maker *maker, uint8_t *fates, uint8_t *filled)
             PyObject *tensor = maker->registers[program->checks[i].source];
             MgTensorCheck *metadata = program->checks[i].tensor;
             int known = mg_tensor_layout.known;
-            fast->tensors[fast->tensor_count++] = (Tensor){.tensor = tensor,
-                                                           .type = Py_TYPE(tensor),
-                                                           .impl = known ? mg_tensor_impl(tensor) : NULL,
-                                                           .autograd = known ? mg_tensor_autograd(tensor) : NULL,
-                                                           .metadata = metadata,
-                                                           .check = i,
-                                                           .is_quick = known && metadata->quick};
+            fast->tensors[fast->tensor_count++] =
+                (Tensor){.tensor = tensor,
+                         .type = Py_TYPE(tensor),
+                         .impl = known ? mg_tensor_impl(tensor) : NULL,
+                         .autograd = known ? mg_tensor_autograd(tensor) : NULL,
+                         .metadata = metadata,
+                         .function = reads_function(metadata) ? mg_tensor_layout.function : mg_tensor_layout.flag,
+                         .check = i,
+                         .is_quick = known && metadata->quick};
         }
     }
     collect_fill(maker, filled);
@@ -899,10 +909,11 @@ is_same(const Tensor *item, MgTensorLayout at)
         (mg_word_at(impl, at.rest + 8) ^ check->keys)) {
         return 0;
     }
-    if (check->requires_grad) { /* the flag alone does not tell: what is no leaf can be given it, too */
-        return check->leafness == 1 && meta != NULL && meta[at.flag] != 0 && mg_word_at(meta, at.function) == 0;
+    if (check->requires_grad) { /* what is no leaf can be given the flag, too */
+        return meta != NULL && meta[at.flag] != 0 &&
+               (check->leafness == MG_LEAF_ANY || (check->leafness == MG_LEAF && mg_word_at(meta, at.function) == 0));
     }
-    return meta == NULL || (meta[at.flag] == 0 && mg_word_at(meta, at.function) == 0);
+    return meta == NULL || (meta[at.flag] == 0 && meta[at.view] == 0 && mg_word_at(meta, at.function) == 0);
 }
 
 /* Has memory read ahead; the address need not be a good one. */
@@ -925,7 +936,7 @@ run_tensors(MgProgram *program, int *failed)
         fetch(next->impl, at.sizes);
         fetch(next->impl, at.strides);
         fetch(next->impl, at.rest);
-        fetch(next->autograd, at.function);
+        fetch(next->autograd, next->function);
         fetch(next->autograd, at.flag);
         if (MG_UNLIKELY(Py_TYPE(item->tensor) != item->type)) {
             return MG_FAST_UNKNOWN;

@@ -105,7 +105,7 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
         check->expected = Py_XNewRef(guard->expected);
         check->index = guard->index;
         if (guard->kind == MG_GUARD_TENSOR) {
-            check->tensor = mg_tensor_check_get(&program->tensors, guard->source->raw);
+            check->tensor = mg_tensor_check_get(&program->tensors, guard->source->raw, capture->asks_leaves);
             result = check->tensor == NULL ? MG_ERR : MG_OK;
         }
         program->check_count++;

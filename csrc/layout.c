@@ -222,6 +222,37 @@ find_autograd(PyObject *tensor)
     return found;
 }
 
+/* Finds what says that an AutogradMeta is that of a view, next to what says that a gradient is required. */
+static int
+find_view(PyObject *sizes)
+{
+    enum { SAMPLES = 4, BYTES = 8 };
+    const size_t flag = mg_tensor_layout.flag;
+    unsigned candidates = (1u << BYTES) - 2;
+    for (int sample = 0; sample < SAMPLES; sample++) {
+        PyObject *plain = make_tensor("ones", sizes, NULL, NULL);
+        if (plain != NULL &&
+            (!call_with(plain, "requires_grad_", Py_True) || !call_with(plain, "requires_grad_", Py_False))) {
+            Py_CLEAR(plain);
+        }
+        PyObject *view = plain == NULL ? NULL : PyObject_CallMethod(plain, "view", "i", -1);
+        const char *metas[] = {plain == NULL ? NULL : mg_tensor_autograd(plain),
+                               view == NULL ? NULL : mg_tensor_autograd(view)};
+        for (size_t i = 1; i < BYTES; i++) {
+            for (int is_view = 0; is_view < 2; is_view++) {
+                const char *meta = metas[is_view];
+                if (meta == NULL || malloc_usable_size((void *)meta) < flag + BYTES || meta[flag + i] != is_view) {
+                    candidates &= ~(1u << i);
+                }
+            }
+        }
+        Py_XDECREF(view);
+        Py_XDECREF(plain);
+    }
+    mg_tensor_layout.view = candidates == 0 ? 0 : flag + (size_t)__builtin_ctz(candidates);
+    return candidates != 0;
+}
+
 /* 1 if requires_grad and is_leaf of a tensor are what the layout says. */
 static int
 autograd_agrees(PyObject *tensor)
@@ -243,8 +274,10 @@ check_autograd(PyObject *leaf)
                            PyObject_CallMethod(leaf, "mul", "i", 2),
                            PyObject_CallMethod(leaf, "view", "i", -1),
                            PyObject_CallMethod(leaf, "clone", NULL),
+                           NULL,
                            NULL};
     tensors[5] = tensors[3] == NULL ? NULL : PyObject_CallMethod(tensors[3], "detach", NULL);
+    tensors[6] = tensors[1] == NULL ? NULL : PyObject_CallMethod(tensors[1], "view", "i", -1);
     int good = 1;
     for (size_t i = 0; i < Py_ARRAY_LENGTH(tensors); i++) {
         good = good && tensors[i] != NULL && autograd_agrees(tensors[i]);
@@ -260,7 +293,7 @@ find_places(void)
     PyObject *sizes = Py_BuildValue("(ii)", 3, 5);
     if (sizes != NULL && find_sizes() && check_rest()) {
         PyObject *tensor = make_tensor("ones", sizes, NULL, NULL);
-        if (tensor != NULL && find_autograd(tensor)) {
+        if (tensor != NULL && find_autograd(tensor) && find_view(sizes)) {
             mg_tensor_layout.known = 1;
             mg_tensor_layout.known = check_autograd(tensor);
         }

@@ -14,6 +14,7 @@ typedef struct {
     size_t rest;     /* two words: dtype, device and flags; the dispatch keys, so layout, conjugate and the like */
     size_t autograd; /* the pointer to the AutogradMeta, which may be NULL */
     size_t flag;     /* in an AutogradMeta: the byte requires_grad_ */
+    size_t view;     /* in an AutogradMeta: a byte that is 1 for a view, and 0 for others */
     size_t function; /* in an AutogradMeta: a word that is 0 if there is no grad_fn */
 } MgTensorLayout;
 
@@ -49,14 +50,18 @@ mg_tensor_is_leaf(PyObject *tensor)
     return meta == NULL || mg_word_at(meta, mg_tensor_layout.function) == 0;
 }
 
+/* 2 for a view that requires a gradient if its base does. */
 static inline int
 mg_tensor_needs_grad(PyObject *tensor)
 {
     const char *meta = mg_tensor_autograd(tensor);
-    return meta != NULL && (meta[mg_tensor_layout.flag] != 0 || mg_word_at(meta, mg_tensor_layout.function) != 0);
+    if (meta == NULL || meta[mg_tensor_layout.flag] != 0) {
+        return meta != NULL;
+    }
+    return mg_word_at(meta, mg_tensor_layout.function) != 0 ? 1 : 2 * (meta[mg_tensor_layout.view] != 0);
 }
 
-/* Torch's global state in words, as far as it has no Python objects in it. */
+/* Torch's global state in words. */
 typedef struct {
     uint64_t flags;              /* grad mode, inference mode, default dtype, determinism */
     uint64_t included, excluded; /* dispatch keys of this thread: autocast and the like */
@@ -64,11 +69,9 @@ typedef struct {
 
 /* 1 and the state, if it can be read this way and no mode with a Python object is on; else 0. */
 int mg_layout_read_state(MgState *state);
-
 int mg_layout_knows_state(void);
 
-/* 1 if the program has a mode or a tracer on that sees operations, other than torch's own mode for the default device; -1
- * with an exception. */
+/* 1 if a mode or a tracer is on that sees operations, other than torch's for the default device; -1 with an exception. */
 int mg_layout_has_modes(void);
 
 /* Finds all of this. It may not be found: then it is not used. */

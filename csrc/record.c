@@ -944,6 +944,10 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         goto done;
     }
     PyObject *outcome = find_outcome(&mapping, kind, target, mapped_args, mapped_kwargs);
+    if (outcome == NULL || PyTuple_GET_SIZE(PyTuple_GET_ITEM(outcome, 1)) > 0 ||
+        PyTuple_GET_SIZE(PyTuple_GET_ITEM(outcome, 3)) > 0 || !mg_shape_ignores_leaves(kind, target, mapped_args)) {
+        capture->asks_leaves = 1; /* what is no leaf, or a view of none, can be written to; a leaf has a gradient */
+    }
     if (outcome == NULL) {
         goto done;
     }
@@ -1361,6 +1365,7 @@ is_method(PyObject *found)
 static PyObject *
 read_grad(MgCapture *capture, MgTwin *twin)
 {
+    capture->asks_leaves = 1;
     if (twin->meta->flags & MG_META_NON_LEAF) {
         mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "grad");
         return NULL;

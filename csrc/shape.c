@@ -635,6 +635,14 @@ find_entry(MgNodeKind kind, PyObject *target, PyObject *args)
     return address == NULL ? NULL : PyLong_AsVoidPtr(address);
 }
 
+int
+mg_shape_ignores_leaves(MgNodeKind kind, PyObject *target, PyObject *args)
+{
+    const Entry *entry = find_entry(kind, target, args);
+    return entry != NULL && !entry->in_place &&
+           !(target == shapes.getattr && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(args, 1), "is_leaf") == 0);
+}
+
 static int
 run(MgShapeCall *call, const Entry *entry, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs,
     PyObject *state)

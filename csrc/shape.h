@@ -13,6 +13,10 @@ int mg_shape_init(void);
 PyObject *mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs,
                            PyObject *state);
 
+/* 1 if what an operation gives does not depend on which tensors are leaves, and it writes to none but those that it names
+ * in its outcome; as far as is known. */
+int mg_shape_ignores_leaves(MgNodeKind kind, PyObject *target, PyObject *args);
+
 /* Adds to a propagation key, a list, the settings of torch's that an operation depends on and that are not in that state. */
 int mg_shape_add_settings(PyObject *target, PyObject *key);
 

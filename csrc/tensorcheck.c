@@ -1,16 +1,15 @@
 /* What a tensor must be like, and whether one is. */
 #include "tensorcheck.h"
 
-/* 1 for a leaf; 2 for a view of one; 0 for others. */
 static int
 leafness(PyObject *tensor)
 {
-    return mg_torch_is_leaf(tensor) ? 1 : 2 * mg_torch_views_leaf(tensor);
+    return mg_torch_is_leaf(tensor) ? MG_LEAF : mg_torch_views_leaf(tensor) ? MG_LEAF_VIEW : MG_LEAF_NO;
 }
 
 /* Fills in what a tensor must be like. MG_OK or MG_ERR; dims are borrowed from the tensor. */
 static int
-read_tensor(PyObject *tensor, MgTensorCheck *check, MgTensor *info)
+read_tensor(PyObject *tensor, int asks_leaves, MgTensorCheck *check, MgTensor *info)
 {
     int requires_grad = mg_torch_requires_grad(tensor);
     if (requires_grad < 0 || mg_torch_read(tensor, info) < 0) {
@@ -24,7 +23,7 @@ read_tensor(PyObject *tensor, MgTensorCheck *check, MgTensor *info)
                              .device_type = info->device_type,
                              .device_index = info->device_index,
                              .requires_grad = requires_grad,
-                             .leafness = requires_grad ? leafness(tensor) : 1,
+                             .leafness = requires_grad && asks_leaves ? leafness(tensor) : MG_LEAF_ANY,
                              .conjugate = mg_torch_is_conjugate(tensor),
                              .negative = mg_torch_is_negative(tensor)};
     if (mg_tensor_layout.known) {
@@ -38,11 +37,11 @@ read_tensor(PyObject *tensor, MgTensorCheck *check, MgTensor *info)
 }
 
 MgTensorCheck *
-mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor)
+mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves)
 {
     MgTensor info;
     MgTensorCheck found;
-    if (read_tensor(tensor, &found, &info) < 0) {
+    if (read_tensor(tensor, asks_leaves, &found, &info) < 0) {
         return NULL;
     }
     size_t width = sizeof(int64_t) * (size_t)info.dim;
@@ -96,8 +95,8 @@ mg_tensor_check_ask(PyObject *tensor, MgTensorCheck *check)
     if (requires_grad < 0 || requires_grad != check->requires_grad) {
         return requires_grad < 0 ? -1 : 0;
     }
-    if ((requires_grad && leafness(tensor) != check->leafness) || mg_torch_is_conjugate(tensor) != check->conjugate ||
-        mg_torch_is_negative(tensor) != check->negative) {
+    if ((check->leafness != MG_LEAF_ANY && leafness(tensor) != check->leafness) ||
+        mg_torch_is_conjugate(tensor) != check->conjugate || mg_torch_is_negative(tensor) != check->negative) {
         return 0;
     }
     if (mg_tensor_layout.known) {

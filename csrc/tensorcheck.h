@@ -4,11 +4,13 @@
 
 #include "layout.h"
 
+enum { MG_LEAF_NO, MG_LEAF, MG_LEAF_VIEW, MG_LEAF_ANY }; /* a view of a leaf can't be written to, either */
+
 /* What a tensor must be like, in libtorch's own terms. */
 typedef struct {
     int64_t dim;
     int32_t dtype, device_type, device_index;
-    int requires_grad, leafness; /* leaves, and views of them, are told apart only if they require a gradient */
+    int requires_grad, leafness; /* the latter MG_LEAF_ANY for those that require no gradient, or if nobody asked */
     int conjugate, negative;     /* its values are the conjugates or negatives of what its memory holds */
     int64_t *dims;               /* owned: sizes, then strides */
     int64_t sizes[MG_INLINE_DIMS], strides[MG_INLINE_DIMS]; /* the same again, if there are so few */
@@ -23,8 +25,9 @@ typedef struct {
     int count;
 } MgTensorChecks;
 
-/* The check for tensors that are like this one; made if it is new. Borrowed; NULL with an exception. */
-MgTensorCheck *mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor);
+/* The check for tensors that are like this one, and leaves like it, if that was asked for; made if it is new. Borrowed; NULL
+ * with an exception. */
+MgTensorCheck *mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves);
 void mg_tensor_checks_free(MgTensorChecks *checks);
 
 /* Whether a tensor is as it must be, by libtorch's functions: 1, 0 or -1. */
@@ -52,10 +55,11 @@ mg_tensor_check_memory(PyObject *tensor, const MgTensorCheck *check)
     if (((mg_word_at(impl, mg_tensor_layout.rest) ^ check->rest) & check->mask) != 0) {
         return 2;
     }
-    if (!check->requires_grad) {
-        return !mg_tensor_needs_grad(tensor);
+    int needs = mg_tensor_needs_grad(tensor);
+    if (needs == 2 || needs != check->requires_grad || check->leafness == MG_LEAF_ANY) {
+        return needs == 2 ? 2 : needs == check->requires_grad;
     }
-    return check->leafness == 1 ? mg_tensor_is_leaf(tensor) && mg_tensor_needs_grad(tensor) : 2;
+    return check->leafness == MG_LEAF ? mg_tensor_is_leaf(tensor) : 2;
 }
 
 /* Whether a tensor is as it must be: 1, 0 or -1. */

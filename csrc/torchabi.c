@@ -24,8 +24,9 @@ static struct {
     int32_t (*get_device_index)(Handle, int32_t *);
     int32_t (*get_layout)(Handle, int32_t *);
     int32_t (*layout_strided)(void);
-    _Bool (*is_conjugate)(Handle); /* at::native::is_conj(const at::Tensor &) */
-    _Bool (*is_negative)(Handle);  /* at::native::is_neg(const at::Tensor &) */
+    _Bool (*is_conjugate)(Handle);        /* at::native::is_conj(const at::Tensor &) */
+    _Bool (*is_negative)(Handle);         /* at::native::is_neg(const at::Tensor &) */
+    _Bool (*requires_grad)(const char *); /* c10::TensorImpl::requires_grad() const */
     int32_t strided;
 } abi;
 
@@ -69,6 +70,7 @@ find_functions(PyObject *torch)
         {"aoti_torch_layout_strided", (void **)&abi.layout_strided},
         {"_ZN2at6native7is_conjERKNS_6TensorE", (void **)&abi.is_conjugate},
         {"_ZN2at6native6is_negERKNS_6TensorE", (void **)&abi.is_negative},
+        {"_ZNK3c1010TensorImpl13requires_gradEv", (void **)&abi.requires_grad},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
         *wanted[i].slot = library == NULL ? NULL : dlsym(library, wanted[i].name);
@@ -198,16 +200,8 @@ mg_torch_is_leaf(PyObject *tensor)
 int
 mg_torch_requires_grad(PyObject *tensor)
 {
-    if (MG_LIKELY(mg_tensor_layout.known)) {
-        return mg_tensor_needs_grad(tensor);
-    }
-    PyObject *value = PyObject_GetAttr(tensor, MG_STRING("requires_grad"));
-    if (value == NULL) {
-        return -1;
-    }
-    int result = value == Py_True;
-    Py_DECREF(value);
-    return result;
+    int needs = mg_tensor_layout.known ? mg_tensor_needs_grad(tensor) : 2;
+    return needs == 2 ? abi.requires_grad(mg_tensor_impl(tensor)) : needs;
 }
 
 int

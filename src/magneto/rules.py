@@ -216,19 +216,19 @@ _CONSTANT_FUNCTIONS = _words(
     "torch._C._is_torch_function_all_disabled torch.compiler.is_exporting torch._C._get_accelerator "
     "torch._C._is_autocast_available torch.backends.cudnn.version torch.backends.mkl.is_available "
     "torch.backends.openmp.is_available torch.backends.mkldnn.is_available torch.cpu.is_available "
-    "torch.cpu.device_count"
+    "torch.cpu.device_count "
+    "torch._C._get_tracing_state torch._C._is_tracing"  # under a tracer nothing is captured, and no entry is used
 )
 
 
 def _queries() -> dict[Any, str]:
     """C functions that tell a setting of torch's, or of Python's: they are asked again before an entry is used."""
-    left_out = ("model", "_tls", "trace", "graph_exec", "exception", "stack_at", "_mode", "function")
+    left_out = ("model", "_tls", "trace", "tracing", "graph_exec", "exception", "stack_at", "_mode", "function")
     found: dict[Any, str] = {}
     for name, value in vars(torch._C).items():
         tells = type(value) is types.BuiltinFunctionType and name.startswith(("_get_", "_is_", "get_", "is_"))
         if tells and not any(part in name for part in left_out):
             found[value] = "query"
-    found[torch._C._get_tracing_state] = "query"
     found[_abc.get_cache_token] = "query"
     found[sys.getrecursionlimit] = "query"  # inspect.signature asks for it
     return found

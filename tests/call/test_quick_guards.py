@@ -45,6 +45,20 @@ CASES: dict[str, tuple[str, str]] = {
         "w = torch.ones(3, requires_grad=True)\ndef f(x): return x + w, w.is_leaf",
         "w.requires_grad_(False).mul_(torch.ones(3, requires_grad=True)).requires_grad_()",
     ),
+    "a tensor outside that is no leaf any more can be written to": (
+        "w = torch.ones(3, requires_grad=True)\n"
+        "def f(x):\n    try:\n        return w.mul_(2) + x\n    except RuntimeError:\n        return 'a leaf', x + 1",
+        "w.requires_grad_(False).mul_(torch.ones(3, requires_grad=True)).requires_grad_()",
+    ),
+    "a view that requires a gradient through its base": (
+        "w = torch.ones(3, 3)\nargs = (w[1:],)\ndef f(x): return x * 2, x.requires_grad",
+        "w.requires_grad_()",
+    ),
+    "a view whose base requires no gradient any more": (
+        "w = torch.ones(3, 3, requires_grad=True)\nwith torch.no_grad(): v = w[1:]\n"
+        "def f(x): return v * x, v.requires_grad",
+        "w.requires_grad_(False)",
+    ),
     "grad mode": ("w = torch.ones(3, requires_grad=True)\ndef f(x): return x * w", "torch.set_grad_enabled(False)"),
     "default dtype": ("def f(x): return torch.ones(2)", "torch.set_default_dtype(torch.float64)"),
     "deterministic": (
@@ -369,6 +383,10 @@ UNRELATED: dict[str, tuple[str, str]] = {
     "the data of a parameter": (
         "net = nn.Linear(3, 3)\ndef f(x): return net(x)",
         "net.weight.data = torch.ones(3, 3)",
+    ),
+    "a leaf where nobody asks for one": (
+        "net = nn.Module()\nnet.w = torch.ones(3, requires_grad=True)\ndef f(x): return x * net.w",
+        "net.w = torch.ones(3, requires_grad=True) * 2",
     ),
     "a parameter of the same kind": (
         "net = nn.Linear(3, 3)\ndef f(x): return net(x)",
