@@ -1,4 +1,5 @@
-/* Shape functions of the layers of networks: products of matrices, norms, attention, convolutions, pooling, losses. */
+/* Shape functions of the layers of networks: products of matrices, norms, attention, convolutions, pooling,
+ * recurrent layers, losses. */
 #include "shapebase.h"
 
 static int
@@ -282,8 +283,8 @@ group_norm(MgShapeCall *call)
     int64_t groups;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_int(call->args[1], &groups));
-    MG_NEED(is_float(self) && self->dim >= 2 && groups > 0 && self->size[1] % groups == 0 &&
-            mg_layout_is_contiguous(self) && mg_layout_elements(self) > 0);
+    MG_NEED(is_float(self) && self->dim >= 2 && groups > 0 && self->size[1] % groups == 0 && mg_layout_is_plain(self) &&
+            mg_layout_elements(self) > 0);
     MG_NEED(mg_layout_elements(self) / groups > 1); /* else torch refuses */
     MG_TRY(check_channels(call, 2, self->dtype, self->size[1]));
     MG_TRY(check_channels(call, 3, self->dtype, self->size[1]));
@@ -653,6 +654,135 @@ pixel_shuffle(MgShapeCall *call)
     return mg_shape_give(call, &out);
 }
 
+/* ---- recurrent layers ---- */
+
+/* The number of gates of a recurrent layer, or cell; an LSTM has a second state too. */
+enum { RECURRENT = 1, GRU = 3, LSTM = 4 };
+
+/* The tensors of a list or tuple of `count`, in order. */
+static int
+read_tensors(MgShapeCall *call, PyObject *value, int count, MgShape **tensors)
+{
+    MG_NEED(value != NULL && (PyTuple_CheckExact(value) || PyList_CheckExact(value)) && Py_SIZE(value) == count);
+    for (int i = 0; i < count; i++) {
+        PyObject *item = PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i);
+        MG_TRY(mg_shape_tensor(call, item, &tensors[i]));
+    }
+    return MG_OK;
+}
+
+/* 1 if a tensor has a dtype, and these two sizes. */
+static int
+is_matrix(const MgShape *tensor, MgDtype dtype, int64_t rows, int64_t columns)
+{
+    return tensor->dtype == dtype && tensor->dim == 2 && tensor->size[0] == rows && tensor->size[1] == columns;
+}
+
+/* The states of a recurrent layer, or cell: one tensor, or for an LSTM a list of two, of the same sizes but for the last:
+ * `states` are the hidden state, and that of the cells. */
+static int
+read_states(MgShapeCall *call, PyObject *value, const MgShape *self, int dim, MgShape **states)
+{
+    if (call->rule->data == LSTM) {
+        MG_TRY(read_tensors(call, value, 2, states));
+    }
+    else {
+        MG_TRY(mg_shape_tensor(call, value, &states[0]));
+        states[1] = states[0];
+    }
+    for (int i = 0; i < 2; i++) {
+        MG_NEED(states[i]->dim == dim && states[i]->dtype == self->dtype && mg_layout_elements(states[i]) > 0 &&
+                memcmp(states[i]->size, states[0]->size, sizeof(int64_t) * (size_t)(dim - 1)) == 0);
+    }
+    return is_float(self) && self->dim == dim && mg_layout_elements(self) > 0 ? MG_OK : MG_DECLINE;
+}
+
+/* Sets the result: a tensor for each of some shapes. */
+static int
+give_several(MgShapeCall *call, MgShape *shapes, int count)
+{
+    PyObject *result = PyTuple_New(count);
+    for (int i = 0; result != NULL && i < count; i++) {
+        PyObject *meta = mg_shape_meta(call, &shapes[i], NULL);
+        if (meta == NULL) {
+            Py_CLEAR(result);
+            break;
+        }
+        PyTuple_SET_ITEM(result, i, meta);
+    }
+    return mg_shape_give_object(call, result);
+}
+
+/* lstm, gru, rnn_tanh, rnn_relu(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first); what
+ * they are given for packed sequences has a tensor for the params, and depends on data */
+static int
+recurrent(MgShapeCall *call)
+{
+    MgShape *self, *states[2], *weights[MG_SHAPE_INPUTS];
+    MgNumber dropped;
+    int flags[4]; /* has_biases, train, bidirectional, batch_first */
+    static const int places[4] = {3, 6, 7, 8};
+    int64_t layers;
+    MG_TRY(mg_shape_tensor(call, call->args[0], &self));
+    MG_TRY(read_states(call, call->args[1], self, 3, states));
+    MG_TRY(mg_shape_int(call->args[4], &layers));
+    MG_TRY(mg_shape_number(call->args[5], &dropped));
+    for (int i = 0; i < 4; i++) {
+        MG_NEED(call->args[places[i]] != NULL);
+        MG_TRY(mg_shape_bool(call->args[places[i]], 0, &flags[i]));
+    }
+    int biases = flags[0] ? 2 : 0, directions = flags[2] ? 2 : 1, batch_first = flags[3];
+    int64_t hidden = states[1]->size[2], given = states[0]->size[2], gates = hidden * call->rule->data;
+    int projected = given != hidden, each = 2 + biases + projected;
+    MG_NEED((dropped.kind == MG_I64 || dropped.kind == MG_F64) && dropped.value >= 0 && dropped.value < 1 &&
+            layers > 0 && layers * directions * each <= MG_SHAPE_INPUTS && given <= hidden &&
+            states[0]->size[0] == layers * directions && states[0]->size[1] == self->size[batch_first ? 0 : 1]);
+    MG_TRY(read_tensors(call, call->args[2], (int)layers * directions * each, weights));
+    for (int i = 0; i < layers * directions; i++) {
+        MgShape *const *of = &weights[i * each];
+        MG_NEED(is_matrix(of[0], self->dtype, gates, i < directions ? self->size[2] : given * directions) &&
+                is_matrix(of[1], self->dtype, gates, given));
+        for (int k = 2; k < 2 + biases; k++) {
+            MG_NEED(of[k]->dtype == self->dtype && of[k]->dim == 1 && of[k]->size[0] == gates);
+        }
+        MG_NEED(!projected || is_matrix(of[2 + biases], self->dtype, given, hidden));
+    }
+    /* the cells of a sequence of one do not come from the projection */
+    MG_NEED(!projected || !call->needs_grad || (weights[0]->flags & MG_META_REQUIRES_GRAD));
+    MgShape outs[3] = {*self, *states[0], *states[1]};
+    outs[0].size[2] = given * directions;
+    for (int i = 0; i < 3; i++) {
+        mg_layout_contiguous(&outs[i]);
+    }
+    if (batch_first) { /* it is worked out with the time first */
+        outs[0].stride[0] = outs[0].size[2];
+        outs[0].stride[1] = outs[0].size[2] * outs[0].size[0];
+    }
+    return give_several(call, outs, call->rule->data == LSTM ? 3 : 2);
+}
+
+/* lstm_cell, gru_cell, rnn_tanh_cell, rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh) */
+static int
+recurrent_cell(MgShapeCall *call)
+{
+    MgShape *self, *states[2], *weight, *bias;
+    MG_TRY(mg_shape_tensor(call, call->args[0], &self));
+    MG_TRY(read_states(call, call->args[1], self, 2, states));
+    int64_t hidden = states[0]->size[1], gates = hidden * call->rule->data;
+    MG_NEED(states[0]->size[0] == self->size[0] && states[1]->size[1] == hidden && mg_layout_is_plain(states[0]) &&
+            mg_layout_is_plain(states[1]));
+    for (int i = 0; i < 2; i++) {
+        MG_TRY(mg_shape_tensor(call, call->args[2 + i], &weight));
+        MG_NEED(is_matrix(weight, self->dtype, gates, i == 0 ? self->size[1] : hidden));
+        MG_TRY(optional_tensor(call, 4 + i, self->dtype, &bias));
+        MG_NEED(bias == NULL || (bias->dim == 1 && bias->size[0] == gates));
+    }
+    MgShape outs[2] = {*states[0], *states[1]};
+    mg_layout_contiguous(&outs[0]);
+    mg_layout_contiguous(&outs[1]);
+    return call->rule->data == LSTM ? give_several(call, outs, 2) : mg_shape_give(call, &outs[0]);
+}
+
 /* ---- losses ---- */
 
 /* The reduction of a loss: 1 for one number, 0 for none. */
@@ -745,6 +875,8 @@ logits_loss(MgShapeCall *call)
 #define TRANSPOSED_CONVOLUTION "input weight bias? stride padding output_padding groups dilation"
 #define MAX_POOL "input kernel_size stride? padding dilation ceil_mode return_indices"
 #define AVERAGE_POOL "input kernel_size stride? padding ceil_mode count_include_pad divisor_override?"
+#define RECURRENT_LAYER "input hx params has_biases num_layers dropout train bidirectional batch_first"
+#define RECURRENT_CELL "input hx w_ih w_hh b_ih? b_hh?"
 
 const MgShapeRule mg_shape_layers[] = {
     {"n.linear", "input weight bias?", linear, 0},
@@ -785,6 +917,12 @@ const MgShapeRule mg_shape_layers[] = {
     {"F.interpolate", "input size? scale_factor? mode align_corners? recompute_scale_factor? antialias", interpolate,
      0},
     {"t.pixel_shuffle", "input upscale_factor", pixel_shuffle, 0},
+    {"t.lstm", RECURRENT_LAYER, recurrent, LSTM},
+    {"t.gru", RECURRENT_LAYER, recurrent, GRU},
+    {"t.rnn_tanh t.rnn_relu", RECURRENT_LAYER, recurrent, RECURRENT},
+    {"t.lstm_cell", RECURRENT_CELL, recurrent_cell, LSTM},
+    {"t.gru_cell", RECURRENT_CELL, recurrent_cell, GRU},
+    {"t.rnn_tanh_cell t.rnn_relu_cell", RECURRENT_CELL, recurrent_cell, RECURRENT},
     {"F.cross_entropy", "input target weight? size_average? ignore_index reduce? reduction label_smoothing",
      cross_entropy, 0},
     {"F.nll_loss", "input target weight? size_average? ignore_index reduce? reduction", cross_entropy, 0},

@@ -337,7 +337,7 @@ linspace(MgShapeCall *call)
     MG_NEED(out.size[0] >= 0);
     MG_TRY(read_options(call, 3, call->standard, &out.dtype));
     MG_NEED(mg_dtype_class(out.dtype) == 2);
-    for (int i = 0; i < 2 && out.size[0] > 1; i++) {
+    for (int i = 0; i < 2 && i < out.size[0]; i++) {
         MG_TRY(mg_shape_hold(call, out.dtype, numbers[i]));
     }
     return mg_shape_give(call, &out);

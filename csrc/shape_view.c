@@ -678,7 +678,7 @@ pad(MgShapeCall *call)
         MG_TRY(mg_shape_number(call->args[3], &value));
         MG_NEED(mg_dtype_class(value.kind) <= mg_dtype_class(self->dtype) && value.kind != MG_C128);
     }
-    int constant = strcmp(mode, "constant") == 0, any = 0;
+    int constant = strcmp(mode, "constant") == 0, any = 0, grows = 0;
     if (!constant) {
         MG_NEED((strcmp(mode, "reflect") == 0 || strcmp(mode, "replicate") == 0) && call->args[3] == NULL &&
                 mg_dtype_class(self->dtype) == 2 && mg_layout_elements(self) > 0 && count / 2 <= 3 &&
@@ -693,15 +693,22 @@ pad(MgShapeCall *call)
                     (mode[2] == 'p' || (before < self->size[dim] && after < self->size[dim])));
         }
         any = any || before != 0 || after != 0;
+        grows = grows || before > 0 || after > 0;
         out.size[dim] += before + after;
         MG_NEED(out.size[dim] >= 0 && (out.size[dim] > 0 || self->size[dim] == 0));
         MG_NEED(before >= -self->size[dim] && after >= -self->size[dim]);
     }
     MG_NEED(any || constant);
-    if (call->args[3] != NULL && any) {
+    if (call->args[3] != NULL && grows) {
         MG_TRY(mg_shape_hold(call, self->dtype, value));
     }
-    mg_layout_contiguous(&out);
+    if (grows) {
+        mg_layout_contiguous(&out);
+    }
+    else { /* a copy of a part */
+        MgShape part = out;
+        mg_layout_like(&out, &part);
+    }
     return mg_shape_give(call, &out);
 }
 

@@ -114,6 +114,34 @@ _PROGRAMS = {
         )
         args = (torch.randn(2, 3, 32, 32),)
     """,
+    "recurrent layers": """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words = nn.Embedding(100, 8)
+                self.lstm = nn.LSTM(8, 6, 2, batch_first=True, bidirectional=True, dropout=0.5)
+                self.gru, self.rnn = nn.GRU(12, 4, bias=False, batch_first=True), nn.RNN(4, 5, 2, batch_first=True)
+                self.cells = nn.ModuleList([nn.LSTMCell(5, 4), nn.GRUCell(4, 4), nn.RNNCell(4, 3, nonlinearity="relu")])
+
+            def forward(self, ids):
+                x, (h, c) = self.lstm(self.words(ids))
+                x, last = self.gru(x, h.sum(-1)[:1, :, None].expand(-1, -1, 4) + c.mean())
+                x, _ = self.rnn(x + last.transpose(0, 1))
+                h, c = self.cells[0](x[:, -1])
+                return self.cells[2](self.cells[1](h, c)).sum(-1)
+
+        model, args = Model(), (torch.randint(0, 100, (2, 5)),)
+    """,
+    "the training of recurrent layers": """
+        nets = nn.ModuleList([nn.LSTM(4, 4, 2), nn.GRU(4, 4, 2), nn.RNN(4, 4, 2)])
+
+        def model(x):
+            for net in nets:
+                x, _ = net(x)
+            return x
+
+        args = (torch.randn(5, 2, 4),)
+    """,
     "a function": """
         def model(x, y):
             z = torch.where(x > 0, x * y, -y).clamp(-1, 1)

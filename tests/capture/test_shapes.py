@@ -426,6 +426,123 @@ def test_calls_agree() -> None:
     _finish(report, NEEDED)
 
 
+_CELLS: dict[str, tuple[Any, Any]] = {
+    "lstm": (torch.nn.LSTM, torch.nn.LSTMCell),
+    "gru": (torch.nn.GRU, torch.nn.GRUCell),
+    "rnn_tanh": (torch.nn.RNN, torch.nn.RNNCell),
+    "rnn_relu": (torch.nn.RNN, torch.nn.RNNCell),
+}
+
+
+def _recurrent(
+    name: str,
+    sizes: tuple[int, int, int, int] = (2, 3, 4, 5),
+    layers: int = 1,
+    proj: int = 0,
+    dropout: float = 0.0,
+    train: bool = False,
+    dtype: torch.dtype = torch.float32,
+    **options: bool,
+) -> tuple[Any, ...]:
+    """The arguments of a recurrent layer, as its module gives them; the sizes are time, batch, width and hidden."""
+    time, batch, width, hidden = sizes
+    if proj:
+        module = _CELLS[name][0](width, hidden, layers, proj_size=proj, dtype=dtype, **options)
+    else:
+        module = _CELLS[name][0](width, hidden, layers, dtype=dtype, **options)
+    steps = (batch, time) if module.batch_first else (time, batch)
+    states = [
+        torch.zeros(layers * (1 + module.bidirectional), batch, size, dtype=dtype)
+        for size in (proj or hidden, hidden)
+    ]
+    return (
+        torch.zeros(*steps, width, dtype=dtype), tuple(states) if name == "lstm" else states[0],
+        list(module._flat_weights), module.bias, layers, dropout, train, module.bidirectional, module.batch_first,
+    )  # fmt: skip
+
+
+def _recurrent_cell(name: str, sizes: tuple[int, ...], bias: bool, dtype: torch.dtype) -> tuple[Any, ...]:
+    _, batch, width, hidden = sizes
+    module = _CELLS[name][1](width, hidden, bias, dtype=dtype)
+    states = torch.zeros(batch, hidden, dtype=dtype), torch.zeros(batch, hidden, dtype=dtype)
+    weights = (module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh)
+    return torch.zeros(batch, width, dtype=dtype), states if name == "lstm" else states[0], *weights
+
+
+@pytest.mark.no_leak_hunt(reason="runs for minutes, and torch keeps caches of its own")
+@pytest.mark.parametrize("name", _CELLS)
+def test_recurrent_layers_agree(name: str) -> None:
+    report, made = Report(), Report()
+    rng = random.Random(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(200 if SWEEP else 16):
+            bidirectional, batch_first, bias, train = (bool(number >> bit & 1) for bit in range(4))
+            time, batch, width = (rng.choice([1, 2, 3]) for _ in range(3))
+            layers, hidden = rng.choice([1, 1, 2, 3]), rng.choice([1, 2, 4])
+            dtype = rng.choice([torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16])
+            proj = rng.randrange(hidden) if name == "lstm" else 0
+            sizes = time, batch, width, hidden
+            dropout = rng.choice([0.0, 0.5])
+            args = _recurrent(
+                name, sizes, layers, proj, dropout, train, dtype,
+                bidirectional=bidirectional, batch_first=batch_first, bias=bias,
+            )  # fmt: skip
+            cell = _recurrent_cell(name, sizes, bias, dtype)
+            for target, given in ((name, args), (f"{name}_cell", cell)):
+                targets = [(FUNCTION, getattr(torch, target))]
+                shapes.vary(report, target, targets, given, {}, rng, 1)
+                shapes.mutate_often(made, target, targets, given, {}, rng, 2)
+    _finish(report, {name, f"{name}_cell"})
+    assert report.answered[name] > report.asked[name] * 3 // 4
+    assert report.answered[f"{name}_cell"] >= report.asked[f"{name}_cell"] // 2
+    assert made.wrong == []
+
+
+@pytest.mark.parametrize("name", _CELLS)
+def test_unusual_arguments_of_recurrent_layers_are_declined(name: str) -> None:
+    target = getattr(torch, name)
+    good = _recurrent(name, layers=2)
+    assert _ask(target, *good) is not None
+    data, states, weights, *rest = good
+    for args in (
+        (data.double(), states, weights, *rest),
+        (data[:, :2], states, weights, *rest),
+        (data[..., :2], states, weights, *rest),
+        (data[0], states, weights, *rest),
+        (data[:0], states, weights, *rest),
+        (data, states, weights[:-1], *rest),
+        (data, states, [*weights[:-1], weights[-1][:-1]], *rest),
+        (data, states, [*weights[4:], *weights[:4]], *rest),
+        (data, states, weights, False, *rest[1:]),
+        (data, states, weights, True, 1, *rest[2:]),
+        (data, states, weights, True, 2, 1.5, *rest[3:]),
+        (data, states, weights, True, 2, 0.0, False, True, False),
+        (data, states, weights, True, 2, 0.0, False, False, True),
+        (data, states, weights, True, 2, 0.0, 1, False, False),
+        (data, [states], weights, *rest),
+        (data, data, weights, *rest),
+        good[:-1],
+        (data.flatten(0, 1), torch.tensor([3, 3]), *good[1:-1]),
+    ):
+        assert _ask(target, *args) is None
+
+
+def test_cells_that_do_not_come_from_a_parameter_do_not_require_grad() -> None:
+    args = _recurrent("lstm", (1, 2, 3, 4), proj=2)
+    for parameter in args[2][:-1]:
+        parameter.requires_grad_(False)
+    report = Report()
+    shapes.vary(report, "lstm", [(FUNCTION, torch.lstm)], args, {}, random.Random(0), 0)
+    assert report.wrong == []
+
+    def function(*given: Any) -> Any:
+        return [tensor.requires_grad for tensor in torch.lstm(*given)]
+
+    assert function(*args) == [True, True, False]
+    assert magneto.compile(function, backend="eager", fullgraph=True)(*args) == [True, True, False]
+
+
 def _ask(target: Any, *args: Any, **kwargs: Any) -> Any:
     inputs: list[Any] = []
     known: dict[int, int] = {}
@@ -469,6 +586,7 @@ _FAILING = [
     (F.hardtanh, _X.half(), -1e9, 1e9),
     ("__setitem__", _X.byte(), 0, 300),
     (torch.linspace, 0, 1e9, 3, torch.float16),
+    (torch.linspace, -1e39, 0, 1, torch.float32),
 ]
 _FAILING_NAMED: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (torch.add, (_X.half(), _X.half()), {"alpha": 1e9}),
@@ -562,6 +680,11 @@ _LAYOUTS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (torch._C._nn.avg_pool3d, (torch.ones(1, 1, 1, 5, 6), (4, 5, 6), 2, 2), {}),
     (torch.isfinite, (_strided((2, 1, 0, 2), (0, 1, 2, 1), _HALF),), {}),
     (torch._C._nn.pad, (_strided((1, 1, 5, 5), (25, 1, 5, 1)), (0, 2, 0, 1), "constant", 1.0), {}),
+    (torch._C._nn.pad, (torch.ones(1, 3, dtype=_HALF), (0, -1), "constant", -0.5), {}),
+    (torch._C._nn.pad, (torch.ones(3, 4, dtype=_HALF), (-1, -1), "constant", 1e9), {}),
+    (F.group_norm, (_strided((2, 6, 1), (6, 1, 8), _HALF), 2), {}),
+    (F.group_norm, (_strided((3, 2, 1), (2, 1, 6)), 2), {}),
+    (F.group_norm, (_strided((3, 1, 1, 1), (1, 7, 4, 6), torch.float64), 1), {}),
 ]
 
 
