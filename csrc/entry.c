@@ -629,8 +629,12 @@ collect_frames(Maker *maker)
             return MG_ERR;
         }
         for (int j = 0; j < from->count; j++) {
-            frame->slots[j] = from->slots[j] == NULL ? -1 : mg_plan_add(&maker->planner, from->slots[j]);
-            if (from->slots[j] != NULL && frame->slots[j] < 0) {
+            if (from->slots[j] == NULL || from->slots[j] == &mg_exit_own) {
+                frame->slots[j] = from->slots[j] == NULL ? -1 : MG_EXIT_OWN;
+                continue;
+            }
+            frame->slots[j] = mg_plan_add(&maker->planner, from->slots[j]);
+            if (frame->slots[j] < 0) {
                 return MG_ERR;
             }
         }
@@ -982,7 +986,10 @@ build_exit(MgEntry *entry, PyObject *owner, PyObject **registers, PyObject **out
             good = good && frame->function != NULL;
         }
         for (int j = 0; good && j < from->count; j++) {
-            if (from->slots[j] >= 0) {
+            if (from->slots[j] == MG_EXIT_OWN) {
+                frame->slots[j] = Py_NewRef(&mg_exit_own);
+            }
+            else if (from->slots[j] >= 0) {
                 frame->slots[j] = Py_XNewRef(mg_plan_build(&entry->plan, from->slots[j], registers, outputs, memo));
                 good = frame->slots[j] != NULL;
             }

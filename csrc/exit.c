@@ -14,6 +14,7 @@
 #include "check.h"
 #include "except.h"
 #include "place.h"
+#include "world.h"
 
 static __thread struct {
     MgExit *exit; /* strong: to be taken by the next frame of its function */
@@ -43,6 +44,35 @@ mg_exit_clear(MgCapture *capture)
     capture->snapshot_count = 0;
 }
 
+/* Stands for what a slot of the root has in it already, and keeps. */
+PyObject mg_exit_own = {.ob_refcnt = 1, .ob_type = &PyBaseObject_Type};
+
+/* 1 if the program can tell when the last reference to an object goes; containers may hold such an object. */
+static int
+is_missed(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    return PyObject_IS_GC(object) && type != mg_torch.tensor && type != mg_torch.parameter &&
+           !PyFunction_Check(object) && !PyType_Check(object) && !PyModule_Check(object);
+}
+
+/* What becomes of a local that is not read any more. Eager keeps it to the end of the frame; so does the root, if it has
+ * it already, and so do others if its finalizer may run. New, or NULL if it is dropped. */
+static PyObject *
+keep_dead(MgCapture *capture, MgFrame *frame, int slot)
+{
+    PyObject *value = frame->localsplus[slot];
+    if (value == NULL || !is_missed(value)) {
+        return NULL;
+    }
+    if (capture->point && frame == capture->root && slot < capture->argument_count &&
+        value == capture->arguments[slot]) {
+        return Py_NewRef(&mg_exit_own);
+    }
+    int is_finalized = Py_TYPE(value)->tp_finalize != NULL || Py_TYPE(value)->tp_del != NULL;
+    return is_finalized && mg_world_record(capture, value) != NULL ? Py_NewRef(value) : NULL;
+}
+
 static int
 snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **sp, int awaiting)
 {
@@ -64,6 +94,9 @@ snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **
         if (!is_local || mg_exit_is_live(frame->f_code, offset, i) ||
             (has_handler && mg_exit_is_live(frame->f_code, handler.target, i))) {
             slots[i] = Py_XNewRef(frame->localsplus[i]);
+        }
+        else {
+            slots[i] = keep_dead(capture, frame, i);
         }
     }
     capture->snapshots[capture->snapshot_count++] = (MgSnapshot){
@@ -389,6 +422,13 @@ mg_exit_place(MgExit *exit, int index, MgFrame *frame, PyObject **sp)
     for (int i = 0; i < count; i++) {
         slots[i] = from->slots[i];
         from->slots[i] = NULL;
+        if (slots[i] == &mg_exit_own) {
+            slots[i] = i < old && dropped != NULL ? dropped[i] : NULL;
+            if (slots[i] != NULL) {
+                dropped[i] = NULL;
+            }
+            Py_DECREF(&mg_exit_own);
+        }
     }
     for (int i = 0; dropped != NULL && i < old; i++) {
         Py_XDECREF(dropped[i]);

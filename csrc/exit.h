@@ -19,8 +19,11 @@ typedef struct {
     int offset;
     int awaiting;
     int count;  /* of slots */
-    int *slots; /* owned: nodes of the plan, -1 for an empty slot */
+    int *slots; /* owned: nodes of the plan, -1 for an empty slot, MG_EXIT_OWN for one that stays as it is */
 } MgExitFrame;
+
+enum { MG_EXIT_OWN = -2 };
+extern PyObject mg_exit_own; /* the same, in a snapshot */
 
 /* Called as an aborted capture unwinds through a frame: takes the frame, if a break is possible here. `before` is the
  * instruction that could not be captured, with the stack before it; `after` is what follows a call, with the stack
