@@ -501,6 +501,7 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     if (capture == NULL) {
         return NULL;
     }
+    mg_collections_hold(); /* what it leaves in cycles must not be finalized before it is marked, when the capture is freed */
     capture->can_break = self->breaks && !self->fullgraph;
     capture->stop = stop;
     capture->stop_reason = try->stop_reason;
@@ -556,6 +557,7 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
         Py_CLEAR(entry);
     }
     mg_capture_free(capture);
+    mg_collections_release();
     return entry;
 }
 

@@ -72,6 +72,22 @@ mg_frame_leave(PyThreadState *tstate, MgCFrame *link)
     tstate->cframe->use_tracing = link->use_tracing;
 }
 
+/* Hides the frames of the thread from Python code of ours that is called next, until they are shown again: a frame there
+ * that outlives its call, in a traceback that somebody keeps, would keep them and their locals too. */
+static inline MgFrame *
+mg_frames_hide(PyThreadState *tstate)
+{
+    MgFrame *frame = tstate->cframe->current_frame;
+    tstate->cframe->current_frame = NULL;
+    return frame;
+}
+
+static inline void
+mg_frames_show(PyThreadState *tstate, MgFrame *frame)
+{
+    tstate->cframe->current_frame = frame;
+}
+
 /* Whether something waits for this thread: a signal, a pending call, a GIL request, an asynchronous exception. */
 static inline int
 mg_pending_work(PyThreadState *tstate)

@@ -362,6 +362,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     const int called_directly = capture != NULL ? mg_trace_direct(capture) : 0;
     const int direct = capture != NULL && capture->direct;     /* the caller is captured code, not C code */
     const long entered = capture != NULL ? capture->steps : 0; /* the instruction that led here */
+    /* a generator is closed, perhaps because it goes: what its handlers do can't be left out, nor made later */
+    const int closing = capture != NULL && throwflag && PyErr_ExceptionMatches(PyExc_GeneratorExit);
     MgUnit *break_next = NULL, *await_next = NULL;
     PyObject **break_sp = NULL, **await_sp = NULL;
     long break_step = 0;
@@ -1799,9 +1801,13 @@ unwind:
             if (MG_UNLIKELY(link.use_tracing)) {
                 mg_trace_unwind(tstate, frame);
             }
-            if (MG_UNLIKELY(aborted) && !direct && is_finalizer(code)) {
+            if (MG_UNLIKELY(aborted) && !direct && (closing || is_finalizer(code))) {
                 capture->dropped = capture->dropped == 0 ? entered : capture->dropped;
                 PyErr_Clear(); /* CPython would print it */
+                if (closing) {
+                    PyErr_SetNone(PyExc_GeneratorExit);
+                    goto unwound;
+                }
                 mg_recursion_leave(tstate);
                 mg_frame_leave(tstate, &link);
                 return Py_NewRef(Py_None);

@@ -405,10 +405,13 @@ ask(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObj
     if (inputs == NULL) {
         return NULL;
     }
+    PyThreadState *tstate = PyThreadState_Get();
+    MgFrame *frame = mg_frames_hide(tstate);
     capture->suspended++;
     PyObject *fresh = PyObject_CallFunction(propagate, "iOOOOO", (int)kind, target, args,
                                             kwargs == NULL ? Py_None : kwargs, inputs, expected);
     capture->suspended--;
+    mg_frames_show(tstate, frame);
     Py_DECREF(inputs);
     return fresh;
 }
