@@ -404,6 +404,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(POP_TOP) {
+        if (MG_UNLIKELY(capture != NULL)) {
+            ERROR_IF(mg_trace_let_go(capture, frame, (int)(sp - locals) - 1) < 0);
+        }
         PyObject *value = POP();
         Py_DECREF(value);
         DISPATCH();
@@ -454,6 +457,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     OP(STORE_FAST) {
         PyObject *old = locals[oparg];
         if (MG_UNLIKELY(capture != NULL)) {
+            ERROR_IF(mg_trace_let_go(capture, frame, oparg) < 0);
             mg_record_name(capture, TOP(), PyTuple_GET_ITEM(code->co_localsplusnames, oparg));
         }
         locals[oparg] = POP();
@@ -466,6 +470,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         if (MG_UNLIKELY(old == NULL)) {
             goto unbound_local;
         }
+        ERROR_IF(capture != NULL && mg_trace_let_go(capture, frame, oparg) < 0);
         locals[oparg] = NULL;
         Py_DECREF(old);
         DISPATCH();

@@ -163,6 +163,35 @@ mg_trace_enter(MgCapture *capture, MgFrame *frame)
     return result == MG_OK && capture->finalizers > 0 ? note_object(capture, frame) : result;
 }
 
+/* 1 if code runs when an object goes: its finalizer, or handlers of a generator that is not at its end. */
+static int
+acts_when_it_goes(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    if (type == &PyGen_Type || type == &PyCoro_Type) {
+        PyGenObject *generator = (PyGenObject *)object;
+        MgFrame *frame = (MgFrame *)generator->gi_iframe;
+        MgHandler handler;
+        return generator->gi_frame_state == FRAME_SUSPENDED &&
+               mg_except_find(frame->f_code, mg_frame_lasti(frame), &handler);
+    }
+    return type->tp_finalize != NULL || type->tp_del != NULL;
+}
+
+int
+mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot)
+{
+    if (MG_LIKELY(!capture->point || frame != capture->root || slot >= capture->argument_count)) {
+        return MG_OK;
+    }
+    PyObject *value = frame->localsplus[slot];
+    if (value == NULL || value != capture->arguments[slot] || !acts_when_it_goes(value)) {
+        return MG_OK;
+    }
+    /* the real frame may have the last reference: what happens then is seen by what comes next */
+    return mg_capture_abort(capture, MG_REASON_REBUILD, "an object with a finalizer");
+}
+
 int
 mg_trace_serve(MgCapture *capture, PyThreadState *tstate)
 {

@@ -38,6 +38,7 @@ int mg_trace_direct(MgCapture *capture);
 int mg_trace_own_iterator(MgCapture *capture, PyObject *iterator);
 int mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right); /* `is`: 1, 0 or -1 */
 int mg_trace_used(MgCapture *capture, PyObject *value);
+int mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot); /* what is in it will be dropped */
 int mg_trace_generator(MgCapture *capture, PyCodeObject *code);
 int mg_trace_new_function(MgCapture *capture, PyObject *function);
 int mg_trace_match_class(MgCapture *capture, PyObject *subject);

@@ -116,27 +116,3 @@ def test_as_eager(name: str) -> None:
 
     harness.run(PROGRAMS[name], ["f(X)", "f(X)", "f(T(5, 3))", "f(X)"], compile=compiled)
     assert breaks and made[0].captures > 1
-
-
-def test_the_handlers_of_a_generator_that_nobody_reads_again() -> None:
-    """A suspended generator in a local that is dead at the break: what its `finally` does is not lost."""
-
-    def compiled(function: object) -> _core.Compiled:
-        made = _core.Compiled(function, None, lambda *_: None, None, 8)
-        made.breaks = 1
-        return made
-
-    program = """
-log = []
-def gen():
-    try:
-        yield 1
-    finally:
-        log.append("end")
-def f(x):
-    g = gen()
-    y = x + next(g)
-    print("between")
-    return y * 2
-"""
-    harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)

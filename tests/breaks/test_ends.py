@@ -1,0 +1,134 @@
+"""Objects and generators go when they go in eager, though captures stop in between, and what they do then is not lost."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+from capture import harness
+
+import magneto
+from magneto import _core
+
+
+def compiled(function: object) -> _core.Compiled:
+    """Compiled with breaks, and no backend."""
+    made = _core.Compiled(function, None, lambda *_: None, None, 8)
+    made.breaks = 1
+    return made
+
+
+def test_the_handlers_of_a_generator_that_nobody_reads_again() -> None:
+    """A suspended generator in a local that is dead at the break: what its `finally` does is not lost."""
+    program = """
+log = []
+def gen():
+    try:
+        yield 1
+    finally:
+        log.append("end")
+def f(x):
+    g = gen()
+    y = x + next(g)
+    print("between")
+    return y * 2
+"""
+    harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)
+
+
+def test_a_dead_local_goes_when_its_frame_ends() -> None:
+    """Parts of a frame that are captured after a break leave it what it has, though nobody reads it again."""
+    program = """
+log = []
+class Noisy:
+    def __del__(self): log.append("gone")
+def gen():
+    try:
+        yield 1
+        yield 2
+    finally:
+        log.append("end")
+def f(x):
+    g, n = gen(), [Noisy()]
+    print(next(g), len(n))
+    x = x + 1
+    print("between")
+    log.append("captured")
+    x = x * 2
+    print("again")
+    log.append("last")
+    return x
+"""
+    harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)
+
+
+def test_a_stop_in_what_a_generator_does_when_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = """
+log = []
+def inner(n):
+    try:
+        for i in range(n):
+            yield i
+    finally:
+        log.append(("inner", n))
+def gen(n):
+    try:
+        yield from inner(n)
+    finally:
+        log.append(("end", n))
+def f(x):
+    g = gen(3)
+    x = x + next(g)
+    h = gen(2)
+    x = x * (next(h) + 1)
+    h = None
+    return x + len(log)
+"""
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    for stop in range(1, 120):
+        try:
+            harness.run(program, ["f(X)", "f(X)"], compile=compiled, before=lambda: _core.inject_fault(stop))  # noqa: B023
+        finally:
+            _core.inject_fault(0)
+    assert ignored == []
+
+
+kept: list[BaseException] = []
+
+
+@torch.library.custom_op("magneto_tests::keeps_an_error", mutates_args=())
+def keeps_an_error(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+@keeps_an_error.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    try:
+        raise ValueError("with a traceback")
+    except ValueError as error:
+        kept.append(error)
+    return torch.empty_like(x)
+
+
+def test_what_an_operation_keeps_does_not_keep_captured_frames() -> None:
+    log: list[str] = []
+
+    def gen() -> Any:
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("end")
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        g = gen()
+        return keeps_an_error(x) * next(g)
+
+    kept.clear()
+    found = magneto.compile(f, backend="eager")(torch.ones(2))
+    assert torch.equal(found, torch.full((2,), 2.0))
+    assert log == ["end"]
+    assert len(kept) > 0
