@@ -6,7 +6,7 @@ capture repeated after a reset; what is shown is the fastest first call of each 
 --cold       the first capture of a process, each in a process of its own, imports and all
 --memory     the same, and by how much the peak of the process's memory grows
 --depth      Llama of 4, 8, 16 and 32 layers: the time has to grow linearly
---backend B  another backend for both, such as inductor; with --cold it is also shown which share of that the front end has
+--backend B  another backend for both, such as inductor; --cold shows the share that the front end has, too
 --profile    where magneto's time goes, by the file of its sources (needs perf)
 --plot FILE  the warm and the cold times as an SVG
 """

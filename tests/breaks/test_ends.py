@@ -1,4 +1,4 @@
-"""Objects and generators go when they go in eager, though captures stop in between, and what they do then is not lost."""
+"""Objects and generators go when they go in eager, though captures stop in between; what they do then is not lost."""
 
 from __future__ import annotations
 
