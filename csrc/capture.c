@@ -191,6 +191,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->detail);
     Py_XDECREF(capture->state);
     Py_XDECREF(capture->entry_state);
+    Py_XDECREF(capture->stack);
     Py_XDECREF(capture->queries);
     Py_XDECREF(capture->settings);
     Py_XDECREF(capture->managers);
@@ -283,6 +284,22 @@ called_module(MgCapture *capture, MgFrame *frame)
     return record != NULL && record->source != NULL ? record : NULL;
 }
 
+/* The place of a frame in a stack: its code, an offset, and for a frame that calls a module the number of its source and
+ * its class. New; `old`, the place at the same depth of the last stack, if that is the same. */
+static PyObject *
+place_of(MgCapture *capture, MgFrame *frame, PyObject *old)
+{
+    int offset = mg_frame_lasti(frame) * (int)sizeof(MgUnit);
+    MgRecord *module = called_module(capture, frame);
+    if (old != NULL && PyTuple_GET_ITEM(old, 0) == (PyObject *)frame->f_code &&
+        PyLong_AsLong(PyTuple_GET_ITEM(old, 1)) == offset && PyTuple_GET_SIZE(old) == (module == NULL ? 2 : 4) &&
+        (module == NULL || PyLong_AsLong(PyTuple_GET_ITEM(old, 2)) == module->source->id)) {
+        return Py_NewRef(old);
+    }
+    return module == NULL ? Py_BuildValue("(Oi)", frame->f_code, offset)
+                          : Py_BuildValue("(OiiO)", frame->f_code, offset, module->source->id, Py_TYPE(module->object));
+}
+
 PyObject *
 mg_capture_stack(MgCapture *capture)
 {
@@ -296,17 +313,17 @@ mg_capture_stack(MgCapture *capture)
     }
     PyObject *stack = PyTuple_New(count);
     MgFrame *frame = tstate->cframe->current_frame;
+    Py_ssize_t known = capture->stack == NULL ? 0 : PyTuple_GET_SIZE(capture->stack);
     for (Py_ssize_t i = count; stack != NULL && i-- > 0; frame = frame->previous) {
-        int offset = mg_frame_lasti(frame) * (int)sizeof(MgUnit);
-        MgRecord *module = called_module(capture, frame);
-        PyObject *pair = module == NULL ? Py_BuildValue("(Oi)", frame->f_code, offset)
-                                        : Py_BuildValue("(OiiO)", frame->f_code, offset, module->source->id,
-                                                        Py_TYPE(module->object));
-        if (pair == NULL) {
+        PyObject *place = place_of(capture, frame, i < known ? PyTuple_GET_ITEM(capture->stack, i) : NULL);
+        if (place == NULL) {
             Py_CLEAR(stack);
             break;
         }
-        PyTuple_SET_ITEM(stack, i, pair);
+        PyTuple_SET_ITEM(stack, i, place);
+    }
+    if (stack != NULL) {
+        Py_XSETREF(capture->stack, Py_NewRef(stack));
     }
     return stack;
 }

@@ -130,6 +130,7 @@ struct MgCapture {
     MgReason reason;   /* why it was aborted; NONE while it is alive */
     PyObject *detail;  /* strong: text for the reason, or NULL */
     PyObject *where;   /* strong: a tuple of (code, line) pairs where it stopped, or NULL */
+    PyObject *stack;   /* strong: what mg_capture_stack gave last, or NULL */
     PyObject *state;   /* strong: torch's global state as it is now; NULL if it must be read */
     PyObject *entry_state; /* strong: the same, at the start */
     PyObject *queries;     /* strong: (function, *arguments) -> answer, of settings that were asked for; or NULL */
