@@ -26,6 +26,52 @@ read_sizes(PyObject *value, int64_t elements, MgShape *out)
     return known == elements ? MG_OK : MG_DECLINE;
 }
 
+/* The strides that FakeTensorMode says for a view, which are its own where dimensions of one element have strides without
+ * a meaning: each size, from the left, is made of as many dimensions as it needs, and what is over is for the next one. 0 if
+ * it knows none. */
+static int
+fake_view(const MgShape *from, MgShape *to)
+{
+    if (mg_layout_is_contiguous(from) && (to->dim == 1 ? from->dim > 1 : to->dim == 2 && from->dim == 1)) {
+        mg_layout_contiguous(to);
+        return 1;
+    }
+    int next = 0;
+    int64_t size = 0, stride = 0; /* of what is over; no size if nothing is */
+    for (int i = 0; i < to->dim; i++) {
+        int64_t wanted = to->size[i];
+        if (size == 0 && next == from->dim) {
+            if (i == 0 || wanted != 1) {
+                return 0;
+            }
+            to->stride[i] = to->stride[i - 1];
+            continue;
+        }
+        if (size == 0) {
+            size = from->size[next];
+            stride = from->stride[next++];
+        }
+        int64_t inner = size, inner_stride = stride, least = size == 1 ? INT64_MAX : stride;
+        while (size % wanted != 0) {
+            if (next == from->dim ||
+                (inner != 1 && from->size[next] != 1 && inner_stride != from->size[next] * from->stride[next])) {
+                return 0;
+            }
+            inner = from->size[next];
+            inner_stride = from->stride[next++];
+            size *= inner;
+            stride = inner_stride < least ? inner_stride : least;
+            least = inner == 1 || inner_stride > least ? least : inner_stride;
+        }
+        to->stride[i] = stride * (size / wanted);
+        size = size == wanted ? 0 : size / wanted;
+    }
+    while (next < from->dim && from->size[next] == 1) {
+        next++;
+    }
+    return size == 0 && next == from->dim;
+}
+
 /* A tensor with other sizes: a view, or if there is none and `copy` says so a copy. */
 static int
 give_reshaped(MgShapeCall *call, MgShape *self, MgShape *out, int copy)
@@ -39,8 +85,8 @@ give_reshaped(MgShapeCall *call, MgShape *self, MgShape *out, int copy)
         int64_t natural = i == self->dim - 1 ? 1 : self->size[i + 1] * self->stride[i + 1];
         odd = odd || (self->size[i] == 1 && self->stride[i] != natural);
     }
-    MG_NEED(!odd || !ones);
     if (mg_layout_view(self, out)) {
+        MG_NEED(!odd || !ones || mg_layout_elements(self) == 0 || fake_view(self, out));
         return mg_shape_give_view(call, out, self);
     }
     MG_NEED(copy);
