@@ -369,11 +369,11 @@ mg_shape_add_settings(PyObject *target, PyObject *key)
     return MG_OK;
 }
 
-/* 1 if scaled_dot_product_attention may use its fast kernel. */
+/* 1 if scaled_dot_product_attention may use its fast kernel, or if not `flash` its plain one. */
 static int
-may_flash(void)
+is_enabled(int flash)
 {
-    PyObject *enabled = find_kernels() < 0 ? NULL : PyObject_CallNoArgs(kernels.flash);
+    PyObject *enabled = find_kernels() < 0 ? NULL : PyObject_CallNoArgs(flash ? kernels.flash : kernels.math);
     if (enabled == NULL) {
         PyErr_Clear();
     }
@@ -383,14 +383,14 @@ may_flash(void)
 
 /* The mask of attention: it broadcasts to (batch, heads, queries, keys). */
 static int
-check_mask(MgShapeCall *call, const MgShape *query, int64_t keys, int *masked)
+check_mask(MgShapeCall *call, const MgShape *query, int64_t keys, MgShape **found)
 {
-    MgShape *mask;
-    *masked = call->args[3] != NULL;
-    if (!*masked) {
+    *found = NULL;
+    if (call->args[3] == NULL) {
         return MG_OK;
     }
-    MG_TRY(mg_shape_tensor(call, call->args[3], &mask));
+    MG_TRY(mg_shape_tensor(call, call->args[3], found));
+    const MgShape *mask = *found;
     MG_NEED((mask->dtype == MG_BOOL || mask->dtype == query->dtype) && (mask->dim == 2 || mask->dim == 4) &&
             !(mask->flags & MG_META_REQUIRES_GRAD));
     int64_t expected[4] = {query->size[0], query->size[1], query->size[2], keys};
@@ -404,9 +404,9 @@ check_mask(MgShapeCall *call, const MgShape *query, int64_t keys, int *masked)
 static int
 attention(MgShapeCall *call)
 {
-    MgShape *query, *key, *value;
-    MgNumber number = {MG_F64, 0};
-    int causal, grouped, masked;
+    MgShape *query, *key, *value, *mask;
+    MgNumber dropped = {MG_F64, 0}, number;
+    int causal, grouped;
     MG_TRY(mg_shape_tensor(call, call->args[0], &query));
     MG_TRY(mg_shape_tensor(call, call->args[1], &key));
     MG_TRY(mg_shape_tensor(call, call->args[2], &value));
@@ -415,25 +415,28 @@ attention(MgShapeCall *call)
     MG_TRY(mg_shape_bool(call->args[5], 0, &causal));
     MG_TRY(mg_shape_bool(call->args[7], 0, &grouped));
     if (call->args[4] != NULL) {
-        MG_TRY(mg_shape_number(call->args[4], &number));
+        MG_TRY(mg_shape_number(call->args[4], &dropped));
     }
-    MG_NEED(number.value == 0 && number.kind != MG_C128);
+    MG_NEED(dropped.value >= 0 && dropped.value < 1 && dropped.kind != MG_C128);
     if (call->args[6] != NULL) {
         MG_TRY(mg_shape_number(call->args[6], &number));
         MG_NEED(number.kind == MG_F64);
     }
-    MG_TRY(check_mask(call, query, key->size[2], &masked));
-    MG_NEED(!(masked && causal) && query->size[0] == key->size[0] && key->size[0] == value->size[0] &&
+    MG_TRY(check_mask(call, query, key->size[2], &mask));
+    MG_NEED(!(mask != NULL && causal) && query->size[0] == key->size[0] && key->size[0] == value->size[0] &&
             key->size[1] == value->size[1] && key->size[2] == value->size[2] && query->size[3] == key->size[3] &&
             key->size[3] == value->size[3] && mg_layout_elements(query) > 0 && mg_layout_elements(key) > 0);
     MG_NEED(query->size[1] == key->size[1] || (grouped && query->size[1] % key->size[1] == 0));
     MgShape out = *query;
-    mg_layout_like(&out, query);
-    if (!mg_layout_is_contiguous(query)) { /* only the fast kernel keeps the layout */
-        MG_NEED(query->stride[3] == 1 && key->stride[3] == 1 && value->stride[3] == 1 && may_flash());
+    int contiguous = mg_layout_is_contiguous(query), channels_last = mg_layout_is_channels_last(query);
+    mg_layout_contiguous(&out);
+    if (dropped.value > 0) { /* the fast kernel does not drop */
+        MG_NEED(is_enabled(0));
     }
-    else {
-        mg_layout_contiguous(&out);
+    else if (!contiguous || channels_last) { /* only the fast kernel keeps the layout */
+        MG_NEED(query->size[3] > 1 && query->stride[3] == 1 && key->stride[3] == 1 && value->stride[3] == 1 &&
+                (mask == NULL || mask->stride[mask->dim - 1] == 1) && is_enabled(1));
+        !contiguous &&channels_last ? mg_layout_channels_last(&out) : mg_layout_sorted(&out, query);
     }
     return mg_shape_give(call, &out);
 }

@@ -286,16 +286,22 @@ lay_out(MgShape *shape, const int *order)
 }
 
 void
+mg_layout_sorted(MgShape *shape, const MgShape *like)
+{
+    const int64_t *strides[1] = {like->stride};
+    int order[MG_SHAPE_DIMS];
+    sort_dimensions(shape->dim, shape->size, strides, 1, order);
+    lay_out(shape, order);
+}
+
+void
 mg_layout_like(MgShape *shape, const MgShape *like)
 {
     if (mg_layout_is_dense(like)) {
         memmove(shape->stride, like->stride, sizeof(shape->stride));
         return;
     }
-    const int64_t *strides[1] = {like->stride};
-    int order[MG_SHAPE_DIMS];
-    sort_dimensions(shape->dim, shape->size, strides, 1, order);
-    lay_out(shape, order);
+    mg_layout_sorted(shape, like);
 }
 
 int

@@ -65,6 +65,7 @@ int mg_layout_is_dense(const MgShape *shape);               /* each element has 
 void mg_layout_contiguous(MgShape *shape);
 void mg_layout_channels_last(MgShape *shape); /* of four or five dimensions */
 void mg_layout_like(MgShape *shape, const MgShape *like);
+void mg_layout_sorted(MgShape *shape, const MgShape *like); /* without gaps, dimensions in the same order */
 
 /* The broadcast sizes of some tensors, of which some may be NULL. MG_DECLINE if they don't fit. */
 int mg_layout_broadcast(MgShape *shape, MgShape *const *tensors, int count);
