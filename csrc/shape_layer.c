@@ -168,6 +168,9 @@ einsum(MgShapeCall *call)
         MG_TRY(mg_shape_tensor(call, call->args[1 + k], &tensors[k]));
         int *seen = k == 0 ? in_left : in_right;
         for (int i = 0; i < tensors[k]->dim; i++, text++) {
+            while (*text == ' ') {
+                text++;
+            }
             int label = *text;
             MG_NEED(label > 0 && Py_ISALPHA(label) && !seen[label]);
             MG_NEED(k == 0 || !in_left[label] || sizes[label] == tensors[k]->size[i]);
@@ -187,6 +190,9 @@ einsum(MgShapeCall *call)
     int part = 0, summed = 0;
     for (; *text != '\0'; text++) {
         int label = *text;
+        if (label == ' ') {
+            continue;
+        }
         MG_NEED(label > 0 && label < LABELS && Py_ISALPHA(label) && (in_left[label] || in_right[label]) &&
                 !in_out[label] && out.dim < MG_SHAPE_DIMS);
         int own = in_left[label] && in_right[label] ? 0 : in_left[label] ? 1 : 2;
@@ -283,9 +289,11 @@ group_norm(MgShapeCall *call)
     int64_t groups;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_int(call->args[1], &groups));
-    MG_NEED(is_float(self) && self->dim >= 2 && groups > 0 && self->size[1] % groups == 0 && mg_layout_is_plain(self) &&
+    MG_NEED(is_float(self) && self->dim >= 2 && groups > 0 && self->size[1] % groups == 0 &&
             mg_layout_elements(self) > 0);
     MG_NEED(mg_layout_elements(self) / groups > 1); /* else torch refuses */
+    int channels_last = mg_layout_is_channels_last(self) && !mg_layout_is_contiguous(self);
+    MG_NEED(mg_layout_is_regular(self) && (channels_last || !mg_layout_suggests_channels_last(self)));
     MG_TRY(check_channels(call, 2, self->dtype, self->size[1]));
     MG_TRY(check_channels(call, 3, self->dtype, self->size[1]));
     if (call->args[4] != NULL) {
@@ -293,7 +301,7 @@ group_norm(MgShapeCall *call)
         MG_NEED(number.kind == MG_I64 || number.kind == MG_F64);
     }
     MgShape out = *self;
-    mg_layout_contiguous(&out);
+    channels_last ? mg_layout_channels_last(&out) : mg_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
 
@@ -323,6 +331,9 @@ batch_norm(MgShapeCall *call)
         MG_NEED(running == NULL || (!(running->flags & MG_META_REQUIRES_GRAD) && mg_layout_is_contiguous(running)));
     }
     MgShape out = *self;
+    if (mg_layout_is_channels_last(self) && mg_layout_is_regular(self) && !mg_layout_is_plain(self)) {
+        return mg_shape_give(call, &out);
+    }
     MG_NEED(mg_layout_is_plain(self)); /* it is several steps, each with its layout */
     return mg_shape_give(call, &out);
 }
@@ -608,8 +619,10 @@ interpolate(MgShapeCall *call)
     const char *mode = call->args[3] == NULL ? "nearest" : mg_shape_text(call->args[3]);
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     int spatial = self->dim - 2;
-    MG_NEED(mode != NULL && spatial >= 1 && spatial <= 3 && is_float(self) && mg_layout_is_plain(self) &&
-            !mg_layout_suggests_channels_last(self) && mg_layout_elements(self) > 0);
+    int channels_last =
+        mg_layout_is_channels_last(self) && !mg_layout_is_contiguous(self) && mg_layout_suggests_channels_last(self);
+    MG_NEED(mode != NULL && spatial >= 1 && spatial <= 3 && is_float(self) && mg_layout_elements(self) > 0 &&
+            (channels_last || (mg_layout_is_plain(self) && !mg_layout_suggests_channels_last(self))));
     MG_NEED(strcmp(mode, "nearest") == 0 || (strcmp(mode, "bilinear") == 0 && spatial == 2) ||
             (strcmp(mode, "bicubic") == 0 && spatial == 2) || (strcmp(mode, "linear") == 0 && spatial == 1));
     MG_TRY(mg_shape_bool(call->args[4], 0, &flag));
@@ -634,7 +647,8 @@ interpolate(MgShapeCall *call)
         MG_NEED(size[i] > 0);
         out.size[2 + i] = size[i];
     }
-    mg_layout_contiguous(&out);
+    channels_last ? mg_layout_channels_last(&out) : mg_layout_contiguous(&out);
+    MG_NEED(!channels_last || !mg_layout_is_contiguous(&out));
     return mg_shape_give(call, &out);
 }
 

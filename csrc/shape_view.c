@@ -719,7 +719,7 @@ pad(MgShapeCall *call)
     const char *mode = call->args[2] == NULL ? "constant" : mg_shape_text(call->args[2]);
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_ints(call->args[1], amounts, &count));
-    MG_NEED(mode != NULL && count % 2 == 0 && count / 2 <= self->dim && mg_layout_is_plain(self));
+    MG_NEED(mode != NULL && count % 2 == 0 && count / 2 <= self->dim);
     if (call->args[3] != NULL) {
         MG_TRY(mg_shape_number(call->args[3], &value));
         MG_NEED(mg_dtype_class(value.kind) <= mg_dtype_class(self->dtype) && value.kind != MG_C128);
@@ -727,8 +727,8 @@ pad(MgShapeCall *call)
     int constant = strcmp(mode, "constant") == 0, any = 0, grows = 0;
     if (!constant) {
         MG_NEED((strcmp(mode, "reflect") == 0 || strcmp(mode, "replicate") == 0) && call->args[3] == NULL &&
-                mg_dtype_class(self->dtype) == 2 && mg_layout_elements(self) > 0 && count / 2 <= 3 &&
-                (self->dim == count / 2 + 1 || self->dim == count / 2 + 2));
+                mg_layout_is_plain(self) && mg_dtype_class(self->dtype) == 2 && mg_layout_elements(self) > 0 &&
+                count / 2 <= 3 && (self->dim == count / 2 + 1 || self->dim == count / 2 + 2));
     }
     MgShape out = *self;
     for (int i = 0; i < count / 2; i++) {
@@ -748,6 +748,7 @@ pad(MgShapeCall *call)
     if (call->args[3] != NULL && grows) {
         MG_TRY(mg_shape_hold(call, self->dtype, value));
     }
+    MG_NEED(mg_layout_is_plain(self) || !mg_layout_suggests_channels_last(self));
     if (grows) {
         mg_layout_contiguous(&out);
     }

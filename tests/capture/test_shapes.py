@@ -634,7 +634,7 @@ def _must_fail(target: Any, args: Any, kwargs: dict[str, Any]) -> None:
 def _strided(
     sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
-    return torch.zeros(1000, dtype=dtype).as_strided(sizes, strides)
+    return torch.zeros(4000, dtype=dtype).as_strided(sizes, strides)
 
 
 _HALF = torch.float16
@@ -699,6 +699,86 @@ def test_unusual_layouts_agree(case: tuple[Any, tuple[Any, ...], dict[str, Any]]
     kind = METHOD if isinstance(target, str) else FUNCTION
     shapes.vary(report, "", [(kind, target)], args, kwargs, random.Random(0), 0)
     assert report.wrong == []
+
+
+_STEP = _strided((2, 2, 1, 8), (16, 8, 16, 1))  # the query of one token: heads, transposed
+_HEADS = torch.ones(2, 5, 4, 8).transpose(1, 2)
+_LAST = torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last)
+_ATTENTION = F.scaled_dot_product_attention
+_ANSWERED: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+    ("view", (_strided((2, 1, 16), (48, 48, 1)), (2, 1, -1, 8)), {}),
+    ("view", (_strided((2, 1, 2, 8), (16, 100, 8, 1)), (2, 1, 16)), {}),
+    ("view", (_strided((4, 2, 1, 1), (4, 2, 2, 0)), (1, 8, 1)), {}),
+    ("view", (_strided((1, 4, 4), (0, 4, 1)), (1, 1, 4, 1, 4)), {}),
+    ("reshape", (_strided((2, 1, 2, 8), (16, 8, 8, 1)), 2, 1, -1), {}),
+    ("reshape", (_strided((2, 1, 4), (20, 1, 1)), (4, 1, 2)), {}),
+    ("reshape", (_strided((3, 1, 2), (1, 9, 3)), (1, 6)), {}),
+    ("flatten", (_strided((2, 1, 1, 3), (3, 7, 5, 1)), 1), {}),
+    (_ATTENTION, (_STEP, _HEADS[:, :2], _HEADS[:, :2]), {}),
+    (_ATTENTION, (_strided((5, 1, 8, 2), (16, 1, 2, 1)),) * 3, {}),
+    (_ATTENTION, (_strided((4, 1, 1, 4), (4, 5, 4, 1)),) * 3, {}),
+    (_ATTENTION, (_HEADS, _HEADS, _HEADS), {"dropout_p": 0.1}),
+    (_ATTENTION, (_HEADS, _HEADS, _HEADS, torch.ones(5, 5, dtype=torch.bool), 0.5), {"scale": 0.5}),
+    (torch._C._nn.pad, (_strided((2, 7, 16), (128, 16, 1)), [0, 0, 0, 1, 0, 0], "constant", 0.0), {}),
+    (torch._C._nn.pad, (_strided((4, 3), (1, 4)), (-1, 0), "constant", None), {}),
+    (torch.einsum, (" b h i d,b h j d -> b h i j", _HEADS, _HEADS), {}),
+    (F.interpolate, (_LAST, (8, 8)), {"mode": "bilinear", "align_corners": False}),
+    (F.interpolate, (_LAST,), {"scale_factor": 2.0}),
+    (F.group_norm, (_LAST, 3, torch.ones(3)), {}),
+    (F.group_norm, (torch.ones(2, 9, 4).transpose(1, 2), 2), {}),
+    (F.batch_norm, (_LAST, torch.zeros(3), torch.ones(3)), {}),
+    (F.batch_norm, (_LAST, None, None, None, None, True), {}),
+]
+
+
+@pytest.mark.parametrize("case", _ANSWERED, ids=_name_of)
+def test_layouts_that_networks_make_are_answered(case: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> None:
+    target, args, kwargs = case
+    report = Report()
+    kind = METHOD if isinstance(target, str) else FUNCTION
+    shapes.vary(report, "", [(kind, target)], args, kwargs, random.Random(0), 0)
+    assert report.wrong == []
+    assert report.answered.total() == 1
+
+
+@pytest.mark.no_leak_hunt(reason="runs for minutes, and torch keeps caches of its own")
+def test_views_of_odd_layouts_agree() -> None:
+    report = Report()
+    rng = random.Random(0)
+    for _ in range(5000 if SWEEP else 500):
+        sizes = tuple(rng.choice([1, 1, 2, 3, 4]) for _ in range(rng.randrange(1, 6)))
+        tensor = _strided(sizes, shapes.any_strides(sizes, rng)) if rng.random() < 0.9 else torch.ones(sizes)
+        others = [size for size in sizes if size != 1 or rng.random() < 0.5]
+        for _ in range(rng.randrange(3)):
+            others.insert(rng.randrange(len(others) + 1), 1)
+        if len(others) > 1 and rng.random() < 0.5:
+            at = rng.randrange(len(others) - 1)
+            others[at : at + 2] = [others[at] * others[at + 1]]
+        elif len(others) > 1 and rng.random() < 0.3:
+            others.reverse()
+        for name in ("view", "reshape"):
+            shapes.vary(report, name, [(METHOD, name)], (tensor, tuple(others)), {}, rng, 0)
+    _finish(report, set())
+    assert report.answered.total() > report.asked.total() * 3 // 4
+
+
+@pytest.mark.no_leak_hunt(reason="runs for minutes, and torch keeps caches of its own")
+def test_attention_of_odd_layouts_agrees() -> None:
+    report = Report()
+    rng = random.Random(0)
+    for _ in range(3000 if SWEEP else 200):
+        batch, heads, queries, keys, width = (rng.choice([1, 1, 2, 3, 5]) for _ in range(5))
+        dtype = rng.choice([torch.float32, torch.float64, _HALF, torch.bfloat16])
+        made = []
+        for length in (queries, keys, keys):
+            sizes = (batch, heads, length, width)
+            kind = rng.choice(["plain", "across", "any"])
+            strides = shapes.dense_strides(sizes, [0, 2, 1, 3] if kind == "across" else [0, 1, 2, 3])
+            made.append(_strided(sizes, shapes.any_strides(sizes, rng) if kind == "any" else strides, dtype))
+        mask = rng.choice([None, torch.ones(queries, keys, dtype=torch.bool)])
+        args = (*made, mask, rng.choice([0.0, 0.0, 0.1]), mask is None and rng.random() < 0.5)
+        shapes.vary(report, "attention", [(FUNCTION, _ATTENTION)], args, {}, rng, 1)
+    _finish(report, {"attention"})
 
 
 # Layouts of which FakeTensorMode, and so TorchDynamo, says other strides than eager gives: halves are converted to float32
