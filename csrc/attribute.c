@@ -482,6 +482,46 @@ call_type_method(MgCapture *capture, PyObject *owner, PyObject *function, PyObje
     return mg_rules_call(capture, function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
+/* What torch.nn.Module.__getattr__ gives: what one of three dicts has. Most attributes of modules are read by it, so there
+ * is no frame. NULL without an exception if they don't have it, or its code must tell. */
+static PyObject *
+module_attribute(MgCapture *capture, PyObject *owner, PyObject *hook, PyObject *name)
+{
+    PyTypeObject *type = Py_TYPE(owner);
+    MgRecord *record = mg_rules_is_module_getattr(hook) ? mg_world_owner(capture, owner) : NULL;
+    PyObject *descriptor = record == NULL ? NULL : _PyType_Lookup(type, MG_STRING("__dict__"));
+    if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type) ||
+        mg_control_is_disabled((PyFunctionObject *)hook)) {
+        return NULL;
+    }
+    if (mg_world_guard_lookup(capture, type, MG_STRING("__dict__")) < 0 || mg_world_enter_function(capture, hook) < 0) {
+        return NULL;
+    }
+    PyObject *const names[] = {MG_STRING("_parameters"), MG_STRING("_buffers"), MG_STRING("_modules")};
+    MgRecord *dict = mg_world_dict_record(capture, record);
+    for (size_t i = 0; dict != NULL && i < Py_ARRAY_LENGTH(names); i++) {
+        PyObject *inner, *result;
+        int found = mg_world_dict_get(capture, dict, names[i], &inner);
+        if (found <= 0) {
+            if (found < 0) {
+                return NULL;
+            }
+            continue;
+        }
+        MgRecord *members = mg_world_find(capture, inner);
+        int is_plain = members != NULL && members->kind == MG_KIND_DICT && PyDict_CheckExact(members->object);
+        Py_DECREF(inner);
+        if (!is_plain) {
+            return NULL;
+        }
+        found = mg_world_dict_get(capture, members, name, &result);
+        if (found != 0) {
+            return found > 0 ? result : NULL;
+        }
+    }
+    return NULL;
+}
+
 /* An attribute of an instance, a module or another object with CPython's generic lookup. */
 static PyObject *
 instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
@@ -515,7 +555,8 @@ instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     if (hook != NULL) {
         PyErr_Clear();
         if (PyFunction_Check(hook)) {
-            return call_type_method(capture, owner, hook, name, NULL);
+            result = module_attribute(capture, owner, hook, name);
+            return result != NULL || PyErr_Occurred() ? result : call_type_method(capture, owner, hook, name, NULL);
         }
         PyObject *bound = bind(capture, owner, type, MG_STRING("__getattr__"), hook);
         PyObject *arguments[2] = {NULL, name};

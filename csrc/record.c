@@ -1326,7 +1326,7 @@ mg_record_iter(MgCapture *capture, PyObject *object)
     }
     /* one getitem for each row, as TorchDynamo records it */
     Py_ssize_t size = mg_record_length(capture, object);
-    PyObject *rows = size < 0 ? NULL : PyList_New(size);
+    PyObject *rows = size < 0 ? NULL : PyTuple_New(size);
     for (Py_ssize_t i = 0; rows != NULL && i < size; i++) {
         PyObject *index = PyLong_FromSsize_t(i);
         PyObject *row = index == NULL ? NULL : mg_record_getitem(capture, object, index);
@@ -1335,7 +1335,7 @@ mg_record_iter(MgCapture *capture, PyObject *object)
             Py_CLEAR(rows);
             break;
         }
-        PyList_SET_ITEM(rows, i, row);
+        PyTuple_SET_ITEM(rows, i, row);
     }
     PyObject *iterator = rows == NULL ? NULL : PyObject_GetIter(rows);
     Py_XDECREF(rows);

@@ -152,7 +152,9 @@ static struct {
     PyObject *cache_token;    /* C function: tells a number that changes when a class is registered with an ABC */
     PyTypeObject *union_type; /* of X | Y */
     PyTypeObject *cached_property;
-    PyObject *apart; /* set of Python functions that C code calls for itself: no part of the program */
+    PyObject *module_getattr; /* torch.nn.Module.__getattr__, */
+    PyObject *module_code;    /* strong: and its code at start-up */
+    PyObject *apart;          /* set of Python functions that C code calls for itself: no part of the program */
 } rules;
 
 /* ---- tables ---- */
@@ -218,6 +220,8 @@ mg_rules_configure(PyObject *tables)
         {"cache_token", &rules.cache_token},
         {"union_type", (PyObject **)&rules.union_type},
         {"cached_property", (PyObject **)&rules.cached_property},
+        {"module_getattr", &rules.module_getattr},
+        {"module_code", &rules.module_code},
     };
     if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
         return MG_ERR;
@@ -271,6 +275,12 @@ int
 mg_rules_is_harmless_type(PyTypeObject *type)
 {
     return in_set(rules.harmless_types, (PyObject *)type);
+}
+
+int
+mg_rules_is_module_getattr(PyObject *function)
+{
+    return function == rules.module_getattr && ((PyFunctionObject *)function)->func_code == rules.module_code;
 }
 
 int

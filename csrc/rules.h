@@ -24,6 +24,7 @@ int mg_rules_is_plain_tensor_type(PyTypeObject *type); /* tensor classes that be
 int mg_rules_is_graph_constant(PyObject *value);       /* objects that a graph may hold as an argument */
 
 int mg_rules_is_cached_property(PyTypeObject *type); /* functools.cached_property itself */
+int mg_rules_is_module_getattr(PyObject *function);  /* torch.nn.Module.__getattr__ as torch has it */
 
 /* What a graph has in place of an argument such as `int`; NULL if nothing. Borrowed. */
 PyObject *mg_rules_stand_in(PyObject *value);

@@ -1041,6 +1041,26 @@ enter_point(MgCapture *capture, MgFrame *frame)
 }
 
 int
+mg_world_enter_function(MgCapture *capture, PyObject *function)
+{
+    if (mg_table_get(&capture->inside, function, NULL) != NULL ||
+        mg_table_get(&capture->guarded, function, NULL) != NULL) {
+        return MG_OK;
+    }
+    MgRecord *record = mg_world_find(capture, function);
+    if (record == NULL) { /* found by CPython itself, along a type that is guarded, or by C code */
+        record = mg_world_pin(capture, function);
+    }
+    else if (record->provisional && activate(capture, record) < 0) {
+        return MG_ERR;
+    }
+    if (record == NULL || guard_function(capture, record, 0) < 0) {
+        return MG_ERR;
+    }
+    return mg_table_set(&capture->guarded, function, NULL, record);
+}
+
+int
 mg_world_enter_frame(MgCapture *capture, MgFrame *frame)
 {
     PyFunctionObject *function = frame->f_func;
@@ -1049,19 +1069,8 @@ mg_world_enter_frame(MgCapture *capture, MgFrame *frame)
     if (MG_UNLIKELY(mg_control_is_disabled(function)) && mg_frame_lasti(frame) < 0) { /* called by C code */
         return mg_capture_abort(capture, MG_REASON_DISABLED, "%U", function->func_qualname);
     }
-    if (mg_table_get(&capture->inside, function, NULL) == NULL &&
-        mg_table_get(&capture->guarded, function, NULL) == NULL) {
-        MgRecord *record = mg_world_find(capture, (PyObject *)function);
-        if (record == NULL) { /* found by CPython itself, along a type that is guarded, or by C code */
-            record = mg_world_pin(capture, (PyObject *)function);
-        }
-        else if (record->provisional && activate(capture, record) < 0) {
-            return MG_ERR;
-        }
-        if (record == NULL || guard_function(capture, record, 0) < 0 ||
-            mg_table_set(&capture->guarded, function, NULL, record) < 0) {
-            return MG_ERR;
-        }
+    if (mg_world_enter_function(capture, (PyObject *)function) < 0) {
+        return MG_ERR;
     }
     if (mg_frame_lasti(frame) >= 0) { /* a generator goes on */
         return MG_OK;

@@ -39,6 +39,7 @@ int mg_world_guard_mro(MgCapture *capture, PyTypeObject *type);
 /* The start of a frame: the root's arguments become sources; an inlined function is guarded. */
 int mg_world_enter_root(MgCapture *capture, MgFrame *frame);
 int mg_world_enter_frame(MgCapture *capture, MgFrame *frame);
+int mg_world_enter_function(MgCapture *capture, PyObject *function); /* guards for a call of it */
 
 /* Names. */
 PyObject *mg_world_load_global(MgCapture *capture, MgFrame *frame, PyObject *name);

@@ -507,6 +507,15 @@ def _places() -> list[tuple[str, int]]:
     ]
 
 
+def _module_getattr() -> dict[str, Any]:
+    """`torch.nn.Module.__getattr__` and its code, unless somebody has put another in its place."""
+    function = torch.nn.Module.__getattr__
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_filename != torch.nn.modules.module.__file__:
+        return {}
+    return {"module_getattr": function, "module_code": code}
+
+
 def _typing_types() -> set[type]:
     """Classes of what the module typing has and gives: `List`, `Optional[int]`, type variables."""
     final = vars(typing)["_Final"]
@@ -612,6 +621,7 @@ def tables() -> dict[str, Any]:
         "cache_token": _abc.get_cache_token,
         "union_type": types.UnionType,
         "cached_property": functools.cached_property,
+        **_module_getattr(),
         "apart": {copyreg._slotnames},  # type: ignore[attr-defined]
         "operator_abs": operator.abs,
         "operators": _OPERATOR_METHODS,

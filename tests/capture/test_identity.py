@@ -36,6 +36,14 @@ def f(x): return x.view(-1), x[0], x.t(), x.detach(), x.expand(2, 2, 3)
 [t.untyped_storage()._cdata == X.untyped_storage()._cdata for t in f(X)]
 f(X)
 (lambda t: (f(t)[0].zero_(), t))(X.clone())
+### returns an iterator over a tensor
+def f(x):
+    rows = iter(x * 2)
+    return next(rows), rows
+---
+type(f(X)[1]).__name__
+list(f(X)[1])
+list(f(Y)[1])
 ### returns a parameter
 p = nn.Parameter(torch.ones(3))
 m = nn.Linear(3, 3)
