@@ -27,4 +27,4 @@ def test_random_programs(first: int) -> None:
             captured += harness.run(program, steps, limit=8).captured
         except harness.Difference as error:
             raise AssertionError(f"seed {seed}: {error}") from None
-    assert captured > BATCH // 2, f"only {captured} of {BATCH} were captured"
+    assert captured > BATCH // 3, f"only {captured} of {BATCH} were captured"
