@@ -45,10 +45,7 @@ static int
 find_symbols(void)
 {
     int32_t (*dtypes[4])(void) = {NULL};
-    const struct {
-        const char *name;
-        void **slot;
-    } wanted[] = {
+    const MgSymbol wanted[] = {
         {"aoti_torch_cpu_add_Tensor", (void **)&torch.add},
         {"aoti_torch_cpu_mul_Tensor", (void **)&torch.mul},
         {"aoti_torch_cpu_pow_Tensor_Scalar", (void **)&torch.pow},
@@ -62,11 +59,8 @@ find_symbols(void)
         {"_ZN2at12hasCallbacksEv", (void **)&torch.is_watched},
         {"_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE", (void **)&torch.tangent},
     };
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
-        *wanted[i].slot = mg_torch_symbol(wanted[i].name);
-        if (*wanted[i].slot == NULL) {
-            return 0;
-        }
+    if (mg_torch_find(wanted, Py_ARRAY_LENGTH(wanted)) != NULL) {
+        return 0;
     }
     torch.float32 = dtypes[0]();
     torch.float64 = dtypes[1]();

@@ -383,10 +383,7 @@ ask(PyObject *module, const char *name)
 static void
 find_state(PyObject *torch, PyObject *core)
 {
-    const struct {
-        const char *name;
-        void **slot;
-    } wanted[] = {
+    const MgSymbol wanted[] = {
         {"_ZN3c108GradMode10is_enabledEv", (void **)&cxx.grad_mode},
         {"_ZN3c1013InferenceMode10is_enabledEv", (void **)&cxx.inference_mode},
         {"_ZN3c1031get_default_dtype_as_scalartypeEv", (void **)&cxx.default_dtype},
@@ -395,11 +392,8 @@ find_state(PyObject *torch, PyObject *core)
         {"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", (void **)&cxx.function_modes},
         {"_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv", (void **)&cxx.dispatch_modes},
     };
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
-        *wanted[i].slot = mg_torch_symbol(wanted[i].name);
-        if (*wanted[i].slot == NULL) {
-            return;
-        }
+    if (mg_torch_find(wanted, Py_ARRAY_LENGTH(wanted)) != NULL) {
+        return;
     }
     const uint64_t *keys = find_local_keys();
     int good = keys != NULL && cxx.grad_mode() == ask(torch, "is_grad_enabled") &&

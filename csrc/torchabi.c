@@ -36,6 +36,24 @@ enum { DTYPES = 64, DEVICES = 32, DEVICE_INDICES = 18 };
 static PyObject *dtype_objects[DTYPES];                   /* strong */
 static PyObject *device_objects[DEVICES][DEVICE_INDICES]; /* strong; index -1 is first */
 
+void *
+mg_torch_symbol(const char *name)
+{
+    return library == NULL ? NULL : dlsym(library, name);
+}
+
+const char *
+mg_torch_find(const MgSymbol *wanted, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        *wanted[i].slot = mg_torch_symbol(wanted[i].name);
+        if (*wanted[i].slot == NULL) {
+            return wanted[i].name;
+        }
+    }
+    return NULL;
+}
+
 static int
 find_functions(PyObject *torch)
 {
@@ -56,10 +74,7 @@ find_functions(PyObject *torch)
     const char *text = PyUnicode_AsUTF8(path);
     library = text == NULL ? NULL : dlopen(text, RTLD_NOW | RTLD_NOLOAD);
     Py_DECREF(path);
-    const struct {
-        const char *name;
-        void **slot;
-    } wanted[] = {
+    const MgSymbol wanted[] = {
         {"aoti_torch_get_dim", (void **)&abi.get_dim},
         {"aoti_torch_get_sizes", (void **)&abi.get_sizes},
         {"aoti_torch_get_strides", (void **)&abi.get_strides},
@@ -72,22 +87,13 @@ find_functions(PyObject *torch)
         {"_ZN2at6native6is_negERKNS_6TensorE", (void **)&abi.is_negative},
         {"_ZNK3c1010TensorImpl13requires_gradEv", (void **)&abi.requires_grad},
     };
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
-        *wanted[i].slot = library == NULL ? NULL : dlsym(library, wanted[i].name);
-        if (*wanted[i].slot == NULL) {
-            PyErr_Format(PyExc_ImportError, "magneto needs %s of libtorch, which this torch does not have",
-                         wanted[i].name);
-            return MG_ERR;
-        }
+    const char *missing = mg_torch_find(wanted, Py_ARRAY_LENGTH(wanted));
+    if (missing != NULL) {
+        PyErr_Format(PyExc_ImportError, "magneto needs %s of libtorch, which this torch does not have", missing);
+        return MG_ERR;
     }
     abi.strided = abi.layout_strided();
     return MG_OK;
-}
-
-void *
-mg_torch_symbol(const char *name)
-{
-    return dlsym(library, name);
 }
 
 /* Finds where a Python tensor holds its TensorImpl pointer. */

@@ -65,6 +65,14 @@ int mg_torch_is_leaf(PyObject *tensor);
 /* A function or variable of libtorch by its symbol, or NULL. */
 void *mg_torch_symbol(const char *name);
 
+typedef struct {
+    const char *name;
+    void **slot;
+} MgSymbol;
+
+/* Finds several. NULL, or the name of the first that is missing. */
+const char *mg_torch_find(const MgSymbol *wanted, size_t count);
+
 /* The torch.dtype or torch.device for what mg_torch_read gave; borrowed, kept for good. `tensor` is an example. */
 PyObject *mg_torch_dtype_object(PyObject *tensor, int32_t dtype);
 PyObject *mg_torch_device_object(PyObject *tensor, int32_t type, int32_t index);
