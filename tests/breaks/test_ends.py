@@ -64,6 +64,27 @@ def f(x):
     harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)
 
 
+def test_a_loop_that_is_left_closes_its_generator_at_once() -> None:
+    program = """
+log = []
+def gen():
+    try:
+        yield from (1, 2, 3)
+    finally:
+        log.append("end")
+def f(x):
+    for v in gen():
+        print(v)
+        x = x + v
+        if v > 1:
+            break
+    x = x * (len(log) + 1)
+    log.append("after")
+    return x + len(log)
+"""
+    harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)
+
+
 def test_a_stop_in_what_a_generator_does_when_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     program = """
 log = []
