@@ -1820,6 +1820,10 @@ unwind:
             goto unwound;
         }
         while (sp > base + handler.depth) {
+            if (MG_UNLIKELY(capture != NULL) && mg_trace_let_go(capture, frame, (int)(sp - locals) - 1) < 0) {
+                capture->dropped = capture->dropped == 0 ? break_step : capture->dropped;
+                goto unwind;
+            }
             PyObject *value = POP();
             Py_XDECREF(value);
         }

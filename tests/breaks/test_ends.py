@@ -85,6 +85,31 @@ def f(x):
     harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)
 
 
+def test_a_generator_that_an_exception_leaves_behind() -> None:
+    """A handler finds that the generator of the loop it is around is closed already."""
+    program = """
+log = []
+def gen():
+    try:
+        yield 1
+        yield 2
+    finally:
+        log.append("end")
+def f(x):
+    try:
+        for i in gen():
+            x = x + i
+            print("between")
+            x = x * 2
+            if i == 2:
+                raise ValueError
+    except ValueError:
+        log.append("caught")
+    return x + 1
+"""
+    harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)
+
+
 def test_a_stop_in_what_a_generator_does_when_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     program = """
 log = []
