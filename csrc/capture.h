@@ -58,6 +58,7 @@ typedef enum {
     MG_GUARD_METHODS,  /* special methods of the type: expected is a tuple of names and what they are, in turn */
     MG_GUARD_ANSWER,   /* source is a tuple of a C function and its arguments: what it gives is expected */
     MG_GUARD_LIMIT,    /* the limit of the deque is index */
+    MG_GUARD_WEAK,     /* source is what the weak reference expected points at */
 } MgGuardKind;
 
 typedef struct {

@@ -351,6 +351,7 @@ fate_of(Maker *maker, const MgCheck *check)
             }
             return FATE_NONE;
         case MG_GUARD_IDENTITY:
+        case MG_GUARD_WEAK:
         case MG_GUARD_ABSENT:
         case MG_GUARD_LIMIT:
             return FATE_NONE;

@@ -287,6 +287,8 @@ mg_guard_check(MgCheck *check, PyObject **registers)
             return (PyObject *)Py_TYPE(value) == check->expected;
         case MG_GUARD_IDENTITY:
             return value == check->expected;
+        case MG_GUARD_WEAK:
+            return value == PyWeakref_GET_OBJECT(check->expected);
         case MG_GUARD_VALUE:
             return same_value(value, check->expected);
         case MG_GUARD_LENGTH:
@@ -578,6 +580,12 @@ mg_guard_text(const MgProgram *program, int index)
                        : PyUnicode_FromFormat("%U is the same %s", source, ((PyTypeObject *)type)->tp_name);
             break;
         }
+        case MG_GUARD_WEAK: {
+            PyObject *object = PyWeakref_GET_OBJECT(check->expected);
+            text = PyUnicode_FromFormat("%U is the same %s", source,
+                                        object == Py_None ? "object, which is gone" : Py_TYPE(object)->tp_name);
+            break;
+        }
         case MG_GUARD_VALUE:
             other = mg_text_of(check->expected);
             text = other == NULL ? NULL : PyUnicode_FromFormat("%U == %U", source, other);
@@ -662,6 +670,7 @@ found_text(const MgCheck *check, PyObject *found)
             return PyUnicode_FromFormat("it is %s", Py_TYPE(found)->tp_name);
         case MG_GUARD_VALUE:
         case MG_GUARD_IDENTITY:
+        case MG_GUARD_WEAK:
             text = mg_text_of(found);
             result = text == NULL ? NULL : PyUnicode_FromFormat("it is %U", text);
             Py_XDECREF(text);

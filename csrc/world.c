@@ -288,6 +288,20 @@ reach_method(MgCapture *capture, MgRecord *record)
     return view == NULL ? MG_ERR : set_view(capture, record, view);
 }
 
+/* Guards which object lies at a source. If nothing is known of it but that, it is not kept alive: what it does when it goes,
+ * as generators do, it does then. */
+static int
+guard_identity(MgCapture *capture, MgSource *source, PyObject *object, MgKind kind)
+{
+    if (kind != MG_KIND_OPAQUE || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
+        return mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object);
+    }
+    PyObject *reference = PyWeakref_NewRef(object, NULL);
+    int result = reference == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_WEAK, source, reference);
+    Py_XDECREF(reference);
+    return result;
+}
+
 /* Guards a record that captured code really uses now. */
 static int
 activate(MgCapture *capture, MgRecord *record)
@@ -303,7 +317,7 @@ activate(MgCapture *capture, MgRecord *record)
             return reach_method(capture, record);
         case MG_KIND_CONSTANT:
         case MG_KIND_OPAQUE:
-            return mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object);
+            return guard_identity(capture, source, object, record->kind);
         case MG_KIND_FUNCTION: {
             MgSource *code = mg_source_get(&capture->sources, MG_SOURCE_FUNCTION, source, NULL, 0);
             if (code == NULL || mg_capture_guard(capture, MG_GUARD_TYPE, source, type) < 0) {
@@ -371,7 +385,7 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
         }
         if (record->source != source) {
             int constant = record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_OPAQUE;
-            if ((constant ? mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object)
+            if ((constant ? guard_identity(capture, source, object, record->kind)
                           : mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, record->source)) < 0) {
                 return NULL;
             }

@@ -142,6 +142,26 @@ def f(x):
     assert ignored == []
 
 
+def test_no_entry_keeps_a_generator() -> None:
+    """One that captured code finds in a container goes when it goes in eager."""
+    program = """
+log = []
+def gen():
+    try:
+        yield 1
+    finally:
+        log.append("end")
+def f(x, items):
+    mine = [gen()]
+    print(next(mine[0]))
+    x = x + len(items)
+    log.append(mine[0] is items[0])
+    return x
+"""
+    steps = ["f(X, [0])", "f(X, [0])", "(lambda it: (next(it), f(X, [it, it])))(gen())", "log.append('last')"]
+    harness.run(program, steps, compile=compiled)
+
+
 kept: list[BaseException] = []
 
 
