@@ -14,7 +14,7 @@
 #include "check.h"
 #include "except.h"
 #include "place.h"
-#include "world.h"
+#include "trace.h"
 
 static __thread struct {
     MgExit *exit; /* strong: to be taken by the next frame of its function */
@@ -69,8 +69,7 @@ keep_dead(MgCapture *capture, MgFrame *frame, int slot)
         value == capture->arguments[slot]) {
         return Py_NewRef(&mg_exit_own);
     }
-    int is_finalized = Py_TYPE(value)->tp_finalize != NULL || Py_TYPE(value)->tp_del != NULL;
-    return is_finalized && mg_world_record(capture, value) != NULL ? Py_NewRef(value) : NULL;
+    return mg_trace_acts(capture, value) ? Py_NewRef(value) : NULL;
 }
 
 static int

@@ -163,19 +163,46 @@ mg_trace_enter(MgCapture *capture, MgFrame *frame)
     return result == MG_OK && capture->finalizers > 0 ? note_object(capture, frame) : result;
 }
 
-/* 1 if code runs when an object goes: its finalizer, or handlers of a generator that is not at its end. */
+/* 1 if code may run when this object goes: its finalizer, or handlers of a generator (or of one that it gives from) that is
+ * not at its end. */
 static int
-acts_when_it_goes(PyObject *object)
+acts_itself(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     if (type == &PyGen_Type || type == &PyCoro_Type) {
-        PyGenObject *generator = (PyGenObject *)object;
-        MgFrame *frame = (MgFrame *)generator->gi_iframe;
-        MgHandler handler;
-        return generator->gi_frame_state == FRAME_SUSPENDED &&
-               mg_except_find(frame->f_code, mg_frame_lasti(frame), &handler);
+        return ((PyGenObject *)object)->gi_frame_state < FRAME_COMPLETED;
     }
     return type->tp_finalize != NULL || type->tp_del != NULL;
+}
+
+static int
+acts(MgCapture *capture, PyObject *object, int depth)
+{
+    enum { DEPTH = 4, MANY = 64 };
+    PyObject *item;
+    if (depth < DEPTH && (PyList_CheckExact(object) || PyTuple_Check(object))) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(object) && i < MANY; i++) {
+            item = PyList_Check(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
+            if (acts(capture, item, depth + 1)) {
+                return 1;
+            }
+        }
+    }
+    if (depth < DEPTH && PyDict_CheckExact(object)) {
+        Py_ssize_t position = 0;
+        for (int i = 0; i < MANY && PyDict_Next(object, &position, NULL, &item); i++) {
+            if (acts(capture, item, depth + 1)) {
+                return 1;
+            }
+        }
+    }
+    return acts_itself(object) && (capture == NULL || mg_world_record(capture, object) != NULL);
+}
+
+int
+mg_trace_acts(MgCapture *capture, PyObject *object)
+{
+    return acts(capture, object, 0);
 }
 
 int
@@ -185,7 +212,7 @@ mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot)
         return MG_OK;
     }
     PyObject *value = frame->localsplus[slot];
-    if (value == NULL || value != capture->arguments[slot] || !acts_when_it_goes(value)) {
+    if (value == NULL || value != capture->arguments[slot] || !acts(NULL, value, 0)) {
         return MG_OK;
     }
     /* the real frame may have the last reference: what happens then is seen by what comes next */

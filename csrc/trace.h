@@ -39,6 +39,10 @@ int mg_trace_own_iterator(MgCapture *capture, PyObject *iterator);
 int mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right); /* `is`: 1, 0 or -1 */
 int mg_trace_used(MgCapture *capture, PyObject *value);
 int mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot); /* what is in it will be dropped */
+
+/* 1 if code runs when an object goes, or (as far as one looks) with it an object from outside that it contains. */
+int mg_trace_acts(MgCapture *capture, PyObject *object);
+
 int mg_trace_generator(MgCapture *capture, PyCodeObject *code);
 int mg_trace_new_function(MgCapture *capture, PyObject *function);
 int mg_trace_match_class(MgCapture *capture, PyObject *subject);

@@ -51,11 +51,14 @@ def gen():
     finally:
         log.append("end")
 def f(x):
-    g, n = gen(), [Noisy()]
+    g, n, m = gen(), [Noisy()], [{"a": (Noisy(),)}]
     print(next(g), len(n))
     x = x + 1
     print("between")
     log.append("captured")
+    x = x * 2
+    m = None
+    log.append("let go")
     x = x * 2
     print("again")
     log.append("last")
