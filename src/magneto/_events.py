@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
+import sys
 import traceback
 import warnings
 from typing import Any
@@ -21,6 +23,8 @@ MOST_REASONS = 1000
 """How many reasons of a group are counted apart, so that a process that runs for long does not grow."""
 
 OTHERS = "other reasons"
+
+_OWN = os.path.dirname(__file__) + os.sep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,9 +130,17 @@ class Observer:
         warnings.warn(
             f"{text}. Such calls run in eager from now on. Keep what the guard names the same from call to call, or "
             "raise the limit; magneto.cache_entries() shows all guards.",
-            stacklevel=3,
+            stacklevel=_level_of_caller(),
         )
         return True
+
+
+def _level_of_caller() -> int:
+    """The stack level, for a warning by our caller, of the line that called a compiled function."""
+    level, frame = 2, sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def count(group: str, text: str) -> None:

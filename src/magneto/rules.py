@@ -223,7 +223,17 @@ _CONSTANT_FUNCTIONS = _words(
 
 def _queries() -> dict[Any, str]:
     """C functions that tell a setting of torch's, or of Python's: they are asked again before an entry is used."""
-    left_out = ("model", "_tls", "trace", "tracing", "graph_exec", "exception", "stack_at", "_mode", "function")
+    left_out = (
+        "model",
+        "_tls",
+        "trace",
+        "tracing",
+        "graph_exec",
+        "exception",
+        "stack_at",
+        "_mode",
+        "function",
+    )
     found: dict[Any, str] = {}
     for name, value in vars(torch._C).items():
         tells = type(value) is types.BuiltinFunctionType and name.startswith(("_get_", "_is_", "get_", "is_"))

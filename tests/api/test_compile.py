@@ -379,8 +379,14 @@ def test_abort_leaves_no_effects_behind():
 # --- recompiles ---
 
 
-def test_recompile_limit_warns_once_and_names_the_guard():
-    f = magneto.compile(lambda x, n: x + n, backend="eager")
+class Adds(torch.nn.Module):
+    def forward(self, x, n):
+        return x + n
+
+
+@pytest.mark.parametrize("what", [lambda x, n: x + n, Adds()])
+def test_recompile_limit_warns_once_and_names_the_guard(what):
+    f = magneto.compile(what, backend="eager")
     x = torch.ones(1)
     with magneto.config.patch(recompile_limit=2):
         with warnings.catch_warnings(record=True) as caught:
@@ -390,6 +396,8 @@ def test_recompile_limit_warns_once_and_names_the_guard():
         assert len(caught) == 1
         assert "L['n'] ==" in str(caught[0].message)
         assert "recompile_limit" in str(caught[0].message)
+        line = test_recompile_limit_warns_once_and_names_the_guard.__code__.co_firstlineno + 8
+        assert (caught[0].filename, caught[0].lineno) == (__file__, line)
     assert captured(f) == 2
     assert sum(magneto.counters["recompiles"].values()) > 0
 
