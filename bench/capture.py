@@ -4,7 +4,7 @@ Without options: the *warm* capture of each model, in one process, in turns with
 capture repeated after a reset; what is shown is the fastest first call of each less the time of a later call.
 
 --cold       the first capture of a process, each in a process of its own, imports and all
---memory     the same, and by how much the peak of the process's memory grows
+--memory     the same, and by how much the peak of the process's memory grows, and what of that stays
 --depth      Llama of 4, 8, 16 and 32 layers: the time has to grow linearly
 --backend B  another backend for both, such as inductor; --cold shows the share that the front end has, too
 --profile    where magneto's time goes, by the file of its sources (needs perf)
@@ -14,6 +14,7 @@ capture repeated after a reset; what is shown is the fastest first call of each 
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import os
 import platform
@@ -215,7 +216,7 @@ def _memory(field: str) -> float:
 
 
 def child(name: str, which: str, backend: str) -> None:
-    """One first capture, in a process of its own: prints seconds, and MB by which the peak has grown."""
+    """One first capture, in a process of its own: prints seconds, MB by which the peak has grown, and MB that stay."""
     model, args, kwargs = make(name)
     with torch.no_grad():
         model(*args, **kwargs)  # what eager needs is there
@@ -230,11 +231,14 @@ def child(name: str, which: str, backend: str) -> None:
             compiled = torch.compile(model, backend=backend)
         compiled(*args, **kwargs)
         seconds = time.perf_counter() - start
-        print(seconds, max(_memory("VmHWM") - before, 0.0))
+        peak = _memory("VmHWM")
+        gc.collect()
+        print(seconds, max(peak - before, 0.0), max(_memory("VmRSS") - before, 0.0))
 
 
-def cold(name: str, which: str, backend: str, options: argparse.Namespace) -> tuple[float, float]:
-    """The best of several processes: seconds, and MB. No process finds what another has left on the disk."""
+def cold(name: str, which: str, backend: str, options: argparse.Namespace) -> tuple[float, float, float]:
+    """The best of several processes, none of which finds what another has left on the disk: seconds, MB at the peak, and
+    MB that stay."""
     found = []
     for _ in range(options.processes):
         command = [sys.executable, __file__, "--child", name, which, "--backend", backend]
@@ -244,9 +248,10 @@ def cold(name: str, which: str, backend: str, options: argparse.Namespace) -> tu
                 "TORCHINDUCTOR_CACHE_DIR": folder,
             }
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=variables)
-        seconds, megabytes = map(float, done.stdout.split()[-2:])
-        found.append((seconds, megabytes))
-    return min(seconds for seconds, _ in found), min(megabytes for _, megabytes in found)
+        seconds, peak, rest = map(float, done.stdout.split()[-3:])
+        found.append((seconds, peak, rest))
+    seconds, peak, rest = map(min, zip(*found, strict=True))
+    return seconds, peak, rest
 
 
 Rows = list[tuple[str, float, float]]
@@ -422,12 +427,14 @@ def main() -> int:
                 profile(name, options)
         if options.cold or options.memory or options.plot:
             peaks: dict[str, tuple[float, float]] = {}
+            rests: dict[str, tuple[float, float]] = {}
 
             def first(name: str, backend: str) -> tuple[float, float]:
-                (theirs, their_peak), (ours, our_peak) = (
+                (theirs, their_peak, their_rest), (ours, our_peak, our_rest) = (
                     cold(name, which, backend, options) for which in ("torch", "magneto")
                 )
                 peaks[name] = their_peak, our_peak
+                rests[name] = their_rest, our_rest
                 return theirs, ours
 
             title = "cold, each in its own process"
@@ -441,6 +448,7 @@ def main() -> int:
                     )
             if options.memory:
                 table("growth of the peak of memory", "MB", 1.0, names, lambda name: peaks[name])
+                table("memory that stays", "MB", 1.0, names, lambda name: rests[name])
     if options.plot:
         plot(options.plot, warm_rows, cold_rows)
     return 0

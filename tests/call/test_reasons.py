@@ -128,3 +128,26 @@ def test_the_number_of_reasons_is_bounded() -> None:
     assert len(counts) == _events.MOST_REASONS + 1
     assert counts[_events.OTHERS] == 500 and counts["L['n'] == 0"] == 2
     assert isinstance(counts, Counter)
+
+
+def test_a_guard_on_an_object_that_is_not_kept() -> None:
+    """Of a generator only the identity is guarded: the guard says so, and says when it is gone."""
+
+    def f(x: torch.Tensor, items: list[Any]) -> Any:
+        return x + 1, items[0] is None
+
+    compiled = magneto.compile(f, backend="eager")
+
+    def guards() -> list[str]:
+        return [
+            text for entry in magneto.cache_entries(compiled) for text in entry.guards if "items'][0]" in text
+        ]
+
+    items = [(i for i in range(3))]
+    assert compiled(X, items)[1] is False
+    assert compiled(X, items)[1] is False
+    assert guards() == ["L['items'][0] is the same generator"]
+    items.clear()
+    assert guards() == ["L['items'][0] is the same object, which is gone"]
+    assert compiled(X, [(i for i in range(3))])[1] is False
+    assert len(magneto.cache_entries(compiled)) == 2
