@@ -237,8 +237,7 @@ def child(name: str, which: str, backend: str) -> None:
 
 
 def cold(name: str, which: str, backend: str, options: argparse.Namespace) -> tuple[float, float, float]:
-    """The best of several processes, none of which finds what another has left on the disk: seconds, MB at the peak, and
-    MB that stay."""
+    """Seconds, MB at the peak, MB that stay: the least of several processes, which share no caches on the disk."""
     found = []
     for _ in range(options.processes):
         command = [sys.executable, __file__, "--child", name, which, "--backend", backend]
