@@ -48,6 +48,8 @@ def find(
     if backend == "eager":
         return None
     if backend == "inductor":
+        # inductor does so when it first compiles: a guard on it would fail for the very call that is captured
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 2000))
         wrapper: Any = torch._TorchCompileInductorWrapper
         return wrapper(mode, options, dynamic)  # type: ignore[no-any-return]
     if isinstance(backend, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import pytest
@@ -501,3 +502,14 @@ def test_modes_of_the_program_see_what_they_see_in_eager(backend) -> None:
         assert len(magneto.cache_entries(compiled)) > 0
         with torch.device("meta"):
             assert magneto.compile(lambda: torch.ones(3) + 1, fullgraph=True, backend=backend)().is_meta
+
+
+def test_inductor_does_not_change_what_its_own_capture_read():
+    """It raises the recursion limit when it first compiles; `inspect.signature` reads that."""
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(1000)
+        magneto.compile(lambda x: x, backend="inductor")
+        assert sys.getrecursionlimit() >= 2000
+    finally:
+        sys.setrecursionlimit(limit)
