@@ -74,12 +74,7 @@ hash_tensor(PyObject *tensor)
     if (!mg_torch_is_tensor(tensor) || mg_torch_read(tensor, &info) < 0) {
         return 0;
     }
-    int requires_grad = mg_torch_requires_grad(tensor);
-    if (requires_grad < 0) {
-        PyErr_Clear();
-        return 0;
-    }
-    return hash_metadata(info.dim, info.sizes, info.dtype, info.device_type, requires_grad);
+    return hash_metadata(info.dim, info.sizes, info.dtype, info.device_type, mg_torch_requires_grad(tensor));
 }
 
 /* What a check expects, as a hash. */

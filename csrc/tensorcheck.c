@@ -12,10 +12,8 @@ static int
 read_tensor(PyObject *tensor, int asks_leaves, MgTensorCheck *check, MgTensor *info)
 {
     int requires_grad = mg_torch_requires_grad(tensor);
-    if (requires_grad < 0 || mg_torch_read(tensor, info) < 0) {
-        if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_RuntimeError, "a tensor changed its kind during a capture");
-        }
+    if (mg_torch_read(tensor, info) < 0) {
+        PyErr_SetString(PyExc_RuntimeError, "a tensor changed its kind during a capture");
         return MG_ERR;
     }
     *check = (MgTensorCheck){.dim = info->dim,
@@ -91,11 +89,8 @@ mg_tensor_check_ask(PyObject *tensor, MgTensorCheck *check)
         memcmp(info.strides, check->dims + info.dim, sizeof(int64_t) * (size_t)info.dim) != 0) {
         return 0;
     }
-    int requires_grad = mg_torch_requires_grad(tensor);
-    if (requires_grad < 0 || requires_grad != check->requires_grad) {
-        return requires_grad < 0 ? -1 : 0;
-    }
-    if ((check->leafness != MG_LEAF_ANY && leafness(tensor) != check->leafness) ||
+    if (mg_torch_requires_grad(tensor) != check->requires_grad ||
+        (check->leafness != MG_LEAF_ANY && leafness(tensor) != check->leafness) ||
         mg_torch_is_conjugate(tensor) != check->conjugate || mg_torch_is_negative(tensor) != check->negative) {
         return 0;
     }

@@ -45,7 +45,7 @@ mg_torch_is_tensor(PyObject *object)
 /* Reads the metadata of a tensor that has plain strides. MG_OK, or MG_ERR without an exception if it has none. */
 int mg_torch_read(PyObject *tensor, MgTensor *info);
 
-/* 1, 0 or -1. */
+/* 1 or 0, as requires_grad. */
 int mg_torch_requires_grad(PyObject *tensor);
 
 /* 1 if a tensor that requires grad and is no leaf is a view of one. Anything that fails counts as 0. */

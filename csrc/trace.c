@@ -175,23 +175,23 @@ acts_itself(PyObject *object)
     return type->tp_finalize != NULL || type->tp_del != NULL;
 }
 
+/* The same, and for what an object contains, up to so many objects; with a capture, only of those that come from outside. */
 static int
-acts(MgCapture *capture, PyObject *object, int depth)
+acts(MgCapture *capture, PyObject *object, int *room)
 {
-    enum { DEPTH = 4, MANY = 64 };
     PyObject *item;
-    if (depth < DEPTH && (PyList_CheckExact(object) || PyTuple_Check(object))) {
-        for (Py_ssize_t i = 0; i < Py_SIZE(object) && i < MANY; i++) {
+    if (PyList_CheckExact(object) || PyTuple_Check(object)) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(object) && --*room > 0; i++) {
             item = PyList_Check(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
-            if (acts(capture, item, depth + 1)) {
+            if (acts(capture, item, room)) {
                 return 1;
             }
         }
     }
-    if (depth < DEPTH && PyDict_CheckExact(object)) {
+    else if (PyDict_CheckExact(object)) {
         Py_ssize_t position = 0;
-        for (int i = 0; i < MANY && PyDict_Next(object, &position, NULL, &item); i++) {
-            if (acts(capture, item, depth + 1)) {
+        while (--*room > 0 && PyDict_Next(object, &position, NULL, &item)) {
+            if (acts(capture, item, room)) {
                 return 1;
             }
         }
@@ -199,10 +199,13 @@ acts(MgCapture *capture, PyObject *object, int depth)
     return acts_itself(object) && (capture == NULL || mg_world_record(capture, object) != NULL);
 }
 
+enum { LOOKED_AT = 256 };
+
 int
 mg_trace_acts(MgCapture *capture, PyObject *object)
 {
-    return acts(capture, object, 0);
+    int room = LOOKED_AT;
+    return acts(capture, object, &room);
 }
 
 int
@@ -212,7 +215,8 @@ mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot)
         return MG_OK;
     }
     PyObject *value = frame->localsplus[slot];
-    if (value == NULL || value != capture->arguments[slot] || !acts(NULL, value, 0)) {
+    int room = LOOKED_AT;
+    if (value == NULL || value != capture->arguments[slot] || !acts(NULL, value, &room)) {
         return MG_OK;
     }
     /* the real frame may have the last reference: what happens then is seen by what comes next */

@@ -154,10 +154,10 @@ mg_meta_of_tensor(PyObject *tensor)
     }
     PyObject *dtype = mg_torch_dtype_object(tensor, info.dtype);
     PyObject *device = dtype == NULL ? NULL : mg_torch_device_object(tensor, info.device_type, info.device_index);
-    int requires_grad = device == NULL ? -1 : mg_torch_requires_grad(tensor);
-    if (requires_grad < 0) {
+    if (device == NULL) {
         return NULL;
     }
+    int requires_grad = mg_torch_requires_grad(tensor);
     int flags = requires_grad ? MG_META_REQUIRES_GRAD : 0;
     if (requires_grad) {
         PyObject *leaf = PyObject_GetAttr(tensor, MG_STRING("is_leaf"));
