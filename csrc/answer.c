@@ -780,6 +780,7 @@ mg_answer_dispatch(MgCapture *capture, PyObject *function, PyObject *const *args
     capture->suspended++;
     PyObject *result = PyObject_Vectorcall(function, args, 1, NULL);
     if (result != NULL && token != NULL && token != Py_None) {
+        capture->registry_read = 1;
         PyObject *abc = PyImport_ImportModule("_abc");
         PyObject *tell = abc == NULL ? NULL : PyObject_GetAttrString(abc, "get_cache_token");
         PyObject *answer = tell == NULL ? NULL : mg_answer_query(capture, tell, NULL, 0, NULL);

@@ -202,7 +202,7 @@ run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, MgRegist
 static int
 try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *arguments, PyObject **result, MgExit **exit)
 {
-    int failed;
+    int failed = -1;
     MgEntry *entry = (MgEntry *)Py_NewRef((PyObject *)entries[index]);
     MgRegisters registers = {.values = NULL};
     uint64_t changes = self->changes;
@@ -235,6 +235,10 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
     if (registers.values != NULL) {
         mg_guard_give_room(&entry->guards, registers.values);
         good = good == 0 && self->changes != changes ? 2 : good;
+    }
+    if (good == 0) {
+        int renewed = mg_guard_renew(&entry->guards, failed);
+        good = renewed < 0 ? -1 : renewed > 0 || self->changes != changes ? 2 : 0;
     }
     Py_DECREF(entry);
     return good;

@@ -193,6 +193,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->entry_state);
     Py_XDECREF(capture->stack);
     Py_XDECREF(capture->queries);
+    Py_XDECREF(capture->registered);
     Py_XDECREF(capture->settings);
     Py_XDECREF(capture->managers);
     Py_XDECREF(capture->where);

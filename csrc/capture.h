@@ -135,6 +135,8 @@ struct MgCapture {
     PyObject *state;   /* strong: torch's global state as it is now; NULL if it must be read */
     PyObject *entry_state; /* strong: the same, at the start */
     PyObject *queries;     /* strong: (function, *arguments) -> answer, of settings that were asked for; or NULL */
+    PyObject *registered;  /* strong: (class, ABC) -> whether it is a subclass, where that was asked; or NULL */
+    int registry_read;     /* something else rests on what is registered with ABCs */
     PyObject *settings;    /* strong: (function, arguments that undo what it did, what is set now); NULL if unchanged */
     PyObject *managers;    /* strong: a list of (manager, context, node, exit function) that were entered; or NULL */
     long steps;            /* instructions executed so far */

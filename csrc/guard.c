@@ -71,6 +71,7 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
         }
     }
     program->state = Py_NewRef(capture->entry_state);
+    program->registered = capture->registry_read ? NULL : Py_XNewRef(capture->registered);
     program->step_count = sources->count;
     for (int i = 0; i < sources->count; i++) {
         MgStep *step = &program->steps[i];
@@ -531,6 +532,41 @@ mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject
     }
 }
 
+/* 1 if the classes are or are not subclasses of the ABCs as before; 0 or -1. */
+static int
+same_subclasses(PyObject *registered)
+{
+    Py_ssize_t position = 0;
+    PyObject *pair, *expected;
+    while (PyDict_Next(registered, &position, &pair, &expected)) {
+        int answer = PyObject_IsSubclass(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
+        if (answer < 0 || answer != (expected == Py_True)) {
+            return answer < 0 ? -1 : 0;
+        }
+    }
+    return 1;
+}
+
+int
+mg_guard_renew(MgProgram *program, int failed)
+{
+    if (failed < 0 || program->registered == NULL || program->checks[failed].kind != MG_GUARD_ANSWER) {
+        return 0;
+    }
+    MgCheck *check = &program->checks[failed];
+    PyObject *question = program->steps[check->source].source.key;
+    if (PyTuple_GET_SIZE(question) != 1 || !mg_rules_is_cache_token(PyTuple_GET_ITEM(question, 0))) {
+        return 0;
+    }
+    PyObject *token = PyObject_CallNoArgs(PyTuple_GET_ITEM(question, 0)); /* as it is before they are asked */
+    int same = token == NULL ? -1 : same_subclasses(program->registered);
+    if (same > 0) {
+        Py_SETREF(check->expected, Py_NewRef(token));
+    }
+    Py_XDECREF(token);
+    return same;
+}
+
 /* ---- text ---- */
 
 /* The text of a source, rebuilt from the program's own copies. */
@@ -727,6 +763,7 @@ mg_guard_traverse(const MgProgram *program, visitproc visit, void *arg)
     for (int i = 0; i < program->check_count; i++) {
         Py_VISIT(program->checks[i].expected);
     }
+    Py_VISIT(program->registered);
     int result = mg_fast_traverse(program->retired, visit, arg);
     return result != 0 ? result : mg_fast_traverse(program->fast, visit, arg);
 }
@@ -749,5 +786,6 @@ mg_guard_free(MgProgram *program)
     PyMem_Free(program->steps);
     PyMem_Free(program->checks);
     Py_XDECREF(program->state);
+    Py_XDECREF(program->registered);
     *program = (MgProgram){0};
 }
