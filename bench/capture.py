@@ -278,7 +278,8 @@ def table(
 
 _PARTS = {
     "interpreter": "interp ops except check hook match trace cpython311",
-    "world (reads, guards, shadows)": "world attribute source shadow alias capture table answer lazy wrapper route",
+    "world (reads, guards, shadows)": "world attribute source shadow alias capture table answer lazy wrapper route "
+    "registry",
     "rules (calls)": "rules",
     "recording, propagation": "record shape shapelayout shape_pointwise shape_view shape_make shape_reduce shape_layer "
     "shape_index symbol",

@@ -9,6 +9,7 @@
 
 #include "control.h"
 #include "record.h"
+#include "registry.h"
 #include "rules.h"
 #include "shadow.h"
 #include "symbol.h"
@@ -779,17 +780,8 @@ mg_answer_dispatch(MgCapture *capture, PyObject *function, PyObject *const *args
     }
     capture->suspended++;
     PyObject *result = PyObject_Vectorcall(function, args, 1, NULL);
-    if (result != NULL && token != NULL && token != Py_None) {
-        capture->registry_read = 1;
-        PyObject *abc = PyImport_ImportModule("_abc");
-        PyObject *tell = abc == NULL ? NULL : PyObject_GetAttrString(abc, "get_cache_token");
-        PyObject *answer = tell == NULL ? NULL : mg_answer_query(capture, tell, NULL, 0, NULL);
-        if (answer == NULL) {
-            Py_CLEAR(result);
-        }
-        Py_XDECREF(abc);
-        Py_XDECREF(tell);
-        Py_XDECREF(answer);
+    if (result != NULL && token != NULL && token != Py_None && mg_registry_guard_all(capture) < 0) {
+        Py_CLEAR(result);
     }
     capture->suspended--;
     PyObject *view = result == NULL ? NULL : mg_world_adopt(capture, result);

@@ -5,6 +5,7 @@
 #include "callable.h"
 
 #include "control.h"
+#include "fast.h"
 #include "hook.h"
 #include "layout.h"
 #include "replay.h"
@@ -97,11 +98,13 @@ bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize
         }
         bound->values[positional + named] = bound->rest;
     }
+    MgNewTags tags = mg_new_tags_start();
     if (has_keywords) {
         bound->keywords = PyDict_New();
         if (bound->keywords == NULL) {
             return -1;
         }
+        mg_new_tags_note(&tags, bound->keywords, 0);
         bound->values[positional + named + has_rest] = bound->keywords;
     }
     Py_ssize_t names = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
@@ -117,10 +120,15 @@ bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize
         else if (!has_keywords) {
             return 0;
         }
-        else if (PyDict_SetItem(bound->keywords, name, args[given + i]) < 0) {
-            return -1;
+        else {
+            uint64_t tag = mg_dict_tag(bound->keywords);
+            if (PyDict_SetItem(bound->keywords, name, args[given + i]) < 0) {
+                return -1;
+            }
+            mg_new_tags_note(&tags, bound->keywords, tag);
         }
     }
+    mg_new_tags_end(&tags);
     PyObject *defaults = function->func_defaults;
     Py_ssize_t default_count = defaults == NULL ? 0 : PyTuple_GET_SIZE(defaults);
     for (int i = 0; i < positional; i++) {

@@ -18,7 +18,7 @@
  *
  * The tags of dicts are numbers from one counter. If it has not moved since the words held, no dict of the process has
  * been changed or made, and only the *firm* words, which are no tags of dicts, are read. So it is between the calls of a
- * tight loop. */
+ * tight loop: the dicts that are made for a call, for **kwargs and for results, are known, and their tags are not counted. */
 #include "fast.h"
 
 #include "cpython311.h"
@@ -118,12 +118,6 @@ enum {
 };
 static const uint64_t NEVER = UINT64_MAX;
 
-static inline uint64_t
-dict_tag(PyObject *dict)
-{
-    return ((PyDictObject *)dict)->ma_version_tag;
-}
-
 /* ---- making it ---- */
 
 /* What is known of a step while the quick way is made. */
@@ -181,7 +175,7 @@ head_group(Maker *maker, int step)
         (Group){.head = step,
                 .word = -1,
                 .is_type = is_type,
-                .tag = is_type ? ((PyTypeObject *)object)->tp_version_tag : dict_tag(object)};
+                .tag = is_type ? ((PyTypeObject *)object)->tp_version_tag : mg_dict_tag(object)};
     return plan->headed = fast->group_count++;
 }
 
@@ -787,7 +781,7 @@ mend(MgProgram *program, Group *group, int *failed)
         }
     }
     if (!group->is_type) {
-        group->tag = dict_tag(head);
+        group->tag = mg_dict_tag(head);
     }
     else if (((PyTypeObject *)head)->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) {
         group->tag = ((PyTypeObject *)head)->tp_version_tag;
@@ -819,7 +813,7 @@ run_group(MgProgram *program, Group *group, PyObject **values, int *failed)
         if (dict == NULL) {
             return MG_FAST_UNKNOWN;
         }
-        if (MG_LIKELY(dict_tag(dict) == group->tag)) {
+        if (MG_LIKELY(mg_dict_tag(dict) == group->tag)) {
             return 1;
         }
         if (dict != fast->values[group->head]) {
@@ -830,7 +824,7 @@ run_group(MgProgram *program, Group *group, PyObject **values, int *failed)
         if (dict == NULL || !PyDict_Check(dict)) {
             return MG_FAST_UNKNOWN;
         }
-        if (MG_LIKELY(dict_tag(dict) == group->tag)) {
+        if (MG_LIKELY(mg_dict_tag(dict) == group->tag)) {
             return 1;
         }
         fast->values[group->head] = dict;
@@ -873,21 +867,23 @@ run_words(MgProgram *program, const Words *words, int first, int count, int *fai
     return 1;
 }
 
-/* How often dicts were made or changed in this process, but for the one here, which asks. NEVER if it can't be told. */
+uint64_t mg_fast_asked, mg_fast_own;
+
+/* How often dicts were made or changed in this process, but for the one here, which asks, and for those that were made for
+ * calls. NEVER if it can't be told. */
 static uint64_t
 count_changes(void)
 {
     static PyObject *probe;
-    static uint64_t asked;
     if (probe == NULL && (probe = PyDict_New()) == NULL) {
         PyErr_Clear();
         return NEVER;
     }
-    if (PyDict_SetItem(probe, MG_STRING("asked"), asked & 1 ? Py_True : Py_False) < 0) { /* another one each time */
+    if (PyDict_SetItem(probe, MG_STRING("asked"), mg_fast_asked & 1 ? Py_True : Py_False) < 0) { /* another one each time */
         PyErr_Clear();
         return NEVER;
     }
-    return dict_tag(probe) - ++asked;
+    return mg_dict_tag(probe) - ++mg_fast_asked - mg_fast_own;
 }
 
 /* 1 if a pinned tensor is as it must be, where its TensorImpl and AutogradMeta are those of last time; 0 if that is to be

@@ -5,6 +5,7 @@
 #include "guard.h"
 
 #include "fast.h"
+#include "registry.h"
 #include "rules.h"
 #include "shadow.h"
 #include "text.h"
@@ -532,21 +533,6 @@ mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject
     }
 }
 
-/* 1 if the classes are or are not subclasses of the ABCs as before; 0 or -1. */
-static int
-same_subclasses(PyObject *registered)
-{
-    Py_ssize_t position = 0;
-    PyObject *pair, *expected;
-    while (PyDict_Next(registered, &position, &pair, &expected)) {
-        int answer = PyObject_IsSubclass(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
-        if (answer < 0 || answer != (expected == Py_True)) {
-            return answer < 0 ? -1 : 0;
-        }
-    }
-    return 1;
-}
-
 int
 mg_guard_renew(MgProgram *program, int failed)
 {
@@ -555,11 +541,11 @@ mg_guard_renew(MgProgram *program, int failed)
     }
     MgCheck *check = &program->checks[failed];
     PyObject *question = program->steps[check->source].source.key;
-    if (PyTuple_GET_SIZE(question) != 1 || !mg_rules_is_cache_token(PyTuple_GET_ITEM(question, 0))) {
+    if (PyTuple_GET_SIZE(question) != 1 || !mg_registry_is_token(PyTuple_GET_ITEM(question, 0))) {
         return 0;
     }
     PyObject *token = PyObject_CallNoArgs(PyTuple_GET_ITEM(question, 0)); /* as it is before they are asked */
-    int same = token == NULL ? -1 : same_subclasses(program->registered);
+    int same = token == NULL ? -1 : mg_registry_is_same(program->registered);
     if (same > 0) {
         Py_SETREF(check->expected, Py_NewRef(token));
     }

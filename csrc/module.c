@@ -393,6 +393,7 @@ core_exec(PyObject *module)
         {"checks", MG_CHECKS ? Py_True : Py_False}, {"Compiled", (PyObject *)&MgCompiled_Type},
         {"Entry", (PyObject *)&MgEntry_Type},       {"Meta", (PyObject *)&MgMeta_Type},
         {"Ref", (PyObject *)&MgRef_Type},           {"ModuleCall", (PyObject *)&MgModuleCall_Type},
+        {"Caller", (PyObject *)&MgCaller_Type},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(items); i++) {
         if (PyModule_AddObjectRef(module, items[i].name, items[i].object) < 0) {

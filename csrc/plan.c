@@ -5,6 +5,7 @@
 #include "plan.h"
 
 #include "alias.h"
+#include "fast.h"
 #include "lazy.h"
 #include "record.h"
 #include "rules.h"
@@ -742,6 +743,7 @@ typedef struct {
     PyObject **registers;
     PyObject *const *outputs;
     PyObject **memo;
+    MgNewTags tags; /* of the dicts that are built */
 } Build;
 
 static PyObject *build(Build *context, int node);
@@ -783,10 +785,12 @@ fill_dict(Build *context, const MgPlanNode *node, PyObject *dict)
     for (int i = 0; i < node->part_count; i += 2) {
         PyObject *key = build(context, node->parts[i]);
         PyObject *value = key == NULL ? NULL : build(context, node->parts[i + 1]);
+        uint64_t tag = mg_dict_tag(dict);
         if (value == NULL ||
             (PyDict_CheckExact(dict) ? PyDict_SetItem(dict, key, value) : PyObject_SetItem(dict, key, value)) < 0) {
             return -1;
         }
+        mg_new_tags_note(&context->tags, dict, tag);
     }
     return 0;
 }
@@ -808,9 +812,11 @@ fill_instance(Build *context, const MgPlanNode *node, PyObject *instance)
         for (int i = 0; i < items->part_count; i += 2) {
             PyObject *key = build(context, items->parts[i]);
             PyObject *value = key == NULL ? NULL : build(context, items->parts[i + 1]);
+            uint64_t tag = mg_dict_tag(instance);
             if (value == NULL || mg_shadow_set(instance, key, value) < 0) {
                 return -1;
             }
+            mg_new_tags_note(&context->tags, instance, tag);
         }
     }
     else if (node->parts[1] >= 0 && (base == &PyList_Type || base == mg_deque_type || base == &PySet_Type)) {
@@ -927,7 +933,11 @@ build_fresh(Build *context, int index)
         }
         case MG_PLAN_DICT:
             *slot = PyObject_CallNoArgs(node->object);
-            return *slot == NULL || fill_dict(context, node, *slot) < 0 ? NULL : *slot;
+            if (*slot == NULL) {
+                return NULL;
+            }
+            mg_new_tags_note(&context->tags, *slot, 0);
+            return fill_dict(context, node, *slot) < 0 ? NULL : *slot;
         case MG_PLAN_SLICE: {
             PyObject *start = build(context, node->parts[0]), *stop = build(context, node->parts[1]),
                      *step = build(context, node->parts[2]);
@@ -960,6 +970,9 @@ build_fresh(Build *context, int index)
             }
             else if (mg_shadow_base(type) != NULL && base != &PyTuple_Type && base != &PyFrozenSet_Type) {
                 *slot = mg_shadow_empty(type, base, node->index);
+                if (*slot != NULL && PyDict_Check(*slot)) {
+                    mg_new_tags_note(&context->tags, *slot, 0);
+                }
             }
             else { /* immutable: made of its content */
                 PyObject *content = node->parts[1] < 0 ? NULL : build(context, node->parts[1]);
@@ -1028,8 +1041,9 @@ build(Build *context, int node)
 PyObject *
 mg_plan_build(const MgPlan *plan, int node, PyObject **registers, PyObject *const *outputs, PyObject **memo)
 {
-    Build context = {plan, registers, outputs, memo};
+    Build context = {plan, registers, outputs, memo, mg_new_tags_start()};
     PyObject *result = build(&context, node);
+    mg_new_tags_end(&context.tags);
     if (result == NULL && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_RuntimeError, "a captured object could not be built again");
     }

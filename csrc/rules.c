@@ -11,6 +11,7 @@
 #include "control.h"
 #include "place.h"
 #include "record.h"
+#include "registry.h"
 #include "route.h"
 #include "stance.h"
 #include "symbol.h"
@@ -149,8 +150,6 @@ static struct {
     PyObject *value_types;    /* numpy's scalars */
     PyObject *arithmetic;     /* types of functions that are harmless on numbers: numpy's */
     PyObject *stand_ins;      /* Python's classes of numbers -> the dtypes that torch takes them for */
-    PyObject *cache_token;    /* C function: tells a number that changes when a class is registered with an ABC */
-    PyObject *abc_meta;       /* abc.ABCMeta */
     PyTypeObject *union_type; /* of X | Y */
     PyTypeObject *cached_property;
     PyObject *module_getattr; /* torch.nn.Module.__getattr__, */
@@ -218,8 +217,6 @@ mg_rules_configure(PyObject *tables)
         {"stand_ins", &rules.stand_ins},
         {"value_types", &rules.value_types},
         {"kept_types", &rules.kept_types},
-        {"cache_token", &rules.cache_token},
-        {"abc_meta", &rules.abc_meta},
         {"union_type", (PyObject **)&rules.union_type},
         {"cached_property", (PyObject **)&rules.cached_property},
         {"module_getattr", &rules.module_getattr},
@@ -847,74 +844,6 @@ twin_isinstance(PyObject *value, PyObject *classes, int asks)
     return PyObject_IsSubclass(class_of(value), classes);
 }
 
-/* Notes whether a class is a subclass of an ABC, which what is registered with ABCs decides. MG_OK or MG_ERR. */
-static int
-note_registered(MgCapture *capture, PyObject *class, PyObject *abc)
-{
-    if (Py_TYPE(class)->tp_hash != PyType_Type.tp_hash || Py_TYPE(abc)->tp_hash != PyType_Type.tp_hash) {
-        capture->registry_read = 1; /* a dict would run code */
-        return MG_OK;
-    }
-    if (capture->registered == NULL && (capture->registered = PyDict_New()) == NULL) {
-        return MG_ERR;
-    }
-    PyObject *pair = PyTuple_Pack(2, class, abc);
-    int result = pair == NULL ? -1 : PyDict_Contains(capture->registered, pair);
-    if (result == 0) {
-        capture->suspended++;
-        int answer = PyObject_IsSubclass(class, abc);
-        capture->suspended--;
-        result = answer < 0 ? -1 : PyDict_SetItem(capture->registered, pair, answer ? Py_True : Py_False);
-    }
-    Py_XDECREF(pair);
-    return result < 0 ? MG_ERR : MG_OK;
-}
-
-/* 1 if a class has object's own attribute of this name. */
-static int
-has_objects(PyTypeObject *class, PyObject *name)
-{
-    return _PyType_Lookup(class, name) == _PyType_Lookup(&PyBaseObject_Type, name);
-}
-
-/* 1 if an ABC has a __subclasshook__ of the user's, which is not to be asked more often than the program does. */
-static int
-has_hook(PyTypeObject *abc)
-{
-    PyObject *hook = _PyType_Lookup(abc, MG_STRING("__subclasshook__"));
-    if (hook == NULL || has_objects(abc, MG_STRING("__subclasshook__"))) {
-        return hook == NULL;
-    }
-    PyObject *function = Py_IS_TYPE(hook, &PyClassMethod_Type) ? PyObject_GetAttrString(hook, "__func__") : NULL;
-    int is_known = function != NULL && PyFunction_Check(function) &&
-                  mg_place_of((PyCodeObject *)PyFunction_GET_CODE(function)) != MG_PLACE_USER;
-    Py_XDECREF(function);
-    PyErr_Clear();
-    return !is_known;
-}
-
-/* Guards what is registered with ABCs, which decides whether an object is an instance of one, or a class a subclass. */
-static int
-guard_registered(MgCapture *capture, PyObject *abc, PyObject *value, PyObject *const *methods)
-{
-    PyObject *token = mg_answer_query(capture, rules.cache_token, NULL, 0, NULL);
-    Py_XDECREF(token);
-    if (token == NULL) {
-        return MG_ERR;
-    }
-    PyTypeObject *meta = (PyTypeObject *)rules.abc_meta;
-    int is_plain = mg_is_twin(value) || mg_is_number(value) || has_objects(Py_TYPE(value), MG_STRING("__class__"));
-    if (!is_plain || methods[0] != _PyType_Lookup(meta, MG_STRING("__instancecheck__")) ||
-        methods[1] != _PyType_Lookup(meta, MG_STRING("__subclasscheck__")) || has_hook((PyTypeObject *)abc)) {
-        capture->registry_read = 1;
-        return MG_OK;
-    }
-    if (PyType_Check(value) && note_registered(capture, value, abc) < 0) {
-        return MG_ERR;
-    }
-    return note_registered(capture, class_of(value), abc);
-}
-
 /* Guards what decides whether something is an instance or a subclass of classes that C code may use: special methods of
  * them and of their metaclasses, and what was registered with ABCs. */
 static int
@@ -950,16 +879,9 @@ guard_classes(MgCapture *capture, PyObject *classes, PyObject *value)
         mg_world_guard_lookup(capture, (PyTypeObject *)classes, MG_STRING("__subclasshook__")) < 0) {
         return MG_ERR;
     }
-    if (_PyType_Lookup((PyTypeObject *)classes, MG_STRING("_abc_impl")) == NULL || rules.cache_token == NULL) {
-        return MG_OK;
-    }
-    return guard_registered(capture, classes, value, methods);
-}
-
-int
-mg_rules_is_cache_token(PyObject *function)
-{
-    return function == rules.cache_token;
+    return _PyType_Lookup((PyTypeObject *)classes, MG_STRING("_abc_impl")) == NULL
+               ? MG_OK
+               : mg_registry_guard(capture, classes, value, class_of(value));
 }
 
 /* The class or tuple of classes that isinstance is asked about as C code may use it, with guards. New. */
@@ -1341,7 +1263,7 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
                        ? mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames)
                        : mg_answer_constant(capture, callable, args, count, kwnames);
         case RULE_QUERY:
-            capture->registry_read |= callable == rules.cache_token;
+            capture->registry_read |= mg_registry_is_token(callable);
             return mg_answer_query(capture, callable, args, count, kwnames);
         case RULE_REVERSED:
             if (count == 1 && kwnames == NULL && mg_is_twin(args[0])) {

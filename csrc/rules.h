@@ -36,9 +36,6 @@ int mg_rules_is_number(PyObject *value);        /* 1 or 0 */
 PyObject *mg_rules_number(PyObject *value);     /* the number of a builtin class with the same value; new */
 int mg_rules_is_value_type(PyTypeObject *type); /* 1 for numpy's scalars, which are guarded by value */
 
-/* 1 for the C function that tells a number which changes when a class is registered with an ABC. */
-int mg_rules_is_cache_token(PyObject *function);
-
 /* 1 for Python functions that C code calls for its own ends: they run for real, and are no part of the program. */
 int mg_rules_is_apart(PyObject *function);
 

@@ -78,31 +78,143 @@ quick_call(MgModuleCall *self, PyObject *dict)
     return is_plain(self, (MgCompiled *)quick, dict, module, inner) ? quick : NULL;
 }
 
+/* What a call of a compiled module is a call of: the compiled forward, which does not get the module, or a function that
+ * does. Borrowed; NULL with an exception. */
 static PyObject *
-module_call(MgModuleCall *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+target_of(MgModuleCall *self, PyObject *wrapper, int *gets_module)
 {
-    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
-    PyObject *dict = count == 0 ? NULL : mg_instance_dict(args[0]);
+    PyObject *dict = wrapper == NULL ? NULL : mg_instance_dict(wrapper);
+    *gets_module = 1;
     if (dict == NULL) {
         PyErr_SetString(PyExc_TypeError, "a compiled module is needed");
         return NULL;
     }
     if (mg_capture_current != NULL) {
-        return PyObject_Vectorcall(self->inlined, args, (size_t)count, kwnames);
+        return self->inlined;
     }
     if (self->own != Py_None && has_hooks(dict)) {
-        return PyObject_Vectorcall(self->own, args, (size_t)count, kwnames);
+        return self->own;
     }
     PyObject *quick = quick_call(self, dict);
     if (quick == NULL) { /* a forward that the wrapper itself was given comes first */
-        int given = self->own != Py_None && find(dict, MG_STRING("forward")) != NULL;
-        return PyObject_Vectorcall(given ? self->own : self->slow, args, (size_t)count, kwnames);
+        return self->own != Py_None && find(dict, MG_STRING("forward")) != NULL ? self->own : self->slow;
     }
-    Py_INCREF(quick);
-    PyObject *result = PyObject_Vectorcall(quick, args + 1, (size_t)count - 1, kwnames);
-    Py_DECREF(quick);
+    *gets_module = 0;
+    return quick;
+}
+
+static PyObject *
+module_call(MgModuleCall *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    int gets_module;
+    PyObject *target = Py_XNewRef(target_of(self, count == 0 ? NULL : args[0], &gets_module));
+    if (target == NULL) {
+        return NULL;
+    }
+    PyObject *result = gets_module ? PyObject_Vectorcall(target, args, (size_t)count, kwnames)
+                                   : PyObject_Vectorcall(target, args + 1, (size_t)count - 1, kwnames);
+    Py_DECREF(target);
     return result;
 }
+
+/* ---- calls without a dict of keywords ---- */
+
+/* What a compiled module starts with. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+} Caller;
+
+/* Calls a function with a module in front of the arguments. */
+static PyObject *
+call_with(PyObject *function, PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    enum { FEW = 16 };
+    PyObject *few[FEW];
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    PyObject **all = total < FEW ? few : PyMem_Malloc(sizeof(PyObject *) * (size_t)(total + 1));
+    if (all == NULL) {
+        return PyErr_NoMemory();
+    }
+    all[0] = module;
+    memcpy(all + 1, args, sizeof(PyObject *) * (size_t)total);
+    PyObject *result = PyObject_Vectorcall(function, all, (size_t)count + 1, kwnames);
+    if (all != few) {
+        PyMem_Free(all);
+    }
+    return result;
+}
+
+/* A call of a compiled module: what its class says, as type's own slot would do it. */
+static PyObject *
+caller_call(PyObject *module, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    PyObject *method = _PyType_Lookup(Py_TYPE(module), MG_STRING("__call__")), *target = NULL;
+    int gets_module = 1;
+    if (method == NULL) {
+        PyErr_Format(PyExc_TypeError, "'%s' object is not callable", Py_TYPE(module)->tp_name);
+        return NULL;
+    }
+    if (MG_LIKELY(Py_IS_TYPE(method, &MgModuleCall_Type))) {
+        target = Py_XNewRef(target_of((MgModuleCall *)method, module, &gets_module));
+    }
+    else { /* the class was given another */
+        descrgetfunc get = Py_TYPE(method)->tp_descr_get;
+        gets_module = 0;
+        target = get == NULL ? Py_NewRef(method) : get(method, module, (PyObject *)Py_TYPE(module));
+    }
+    if (target == NULL) {
+        return NULL;
+    }
+    PyObject *result = gets_module ? call_with(target, module, args, count, kwnames)
+                                   : PyObject_Vectorcall(target, args, nargsf, kwnames);
+    Py_DECREF(target);
+    return result;
+}
+
+static PyObject *
+caller_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    (void)args;
+    (void)kwargs;
+    Caller *self = (Caller *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = caller_call;
+    }
+    return (PyObject *)self;
+}
+
+/* A class whose instances can be called is made one whose instances are called straight: CPython does not do that for
+ * classes that can be changed, but here a change of __call__ is seen. Subclasses are as they always are. */
+static PyObject *
+caller_straight(PyObject *type, PyObject *unused)
+{
+    (void)unused;
+    if (((PyTypeObject *)type)->tp_call == NULL) {
+        PyErr_SetString(PyExc_TypeError, "the class has no __call__");
+        return NULL;
+    }
+    ((PyTypeObject *)type)->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+    PyType_Modified((PyTypeObject *)type);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef caller_methods[] = {
+    {"_call_straight", caller_straight, METH_NOARGS | METH_CLASS, "Have instances of this very class called straight."},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject MgCaller_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.Caller",
+    .tp_doc = "A base of what is called like a compiled module.",
+    .tp_basicsize = sizeof(Caller),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .tp_new = caller_new,
+    .tp_methods = caller_methods,
+    .tp_vectorcall_offset = offsetof(Caller, vectorcall),
+};
 
 /* ---- the type ---- */
 
@@ -198,5 +310,5 @@ PyTypeObject MgModuleCall_Type = {
 int
 mg_wrapper_types_ready(void)
 {
-    return PyType_Ready(&MgModuleCall_Type);
+    return PyType_Ready(&MgModuleCall_Type) < 0 || PyType_Ready(&MgCaller_Type) < 0 ? MG_ERR : MG_OK;
 }

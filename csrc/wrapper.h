@@ -16,6 +16,10 @@ typedef struct {
 } MgModuleCall;
 
 extern PyTypeObject MgModuleCall_Type;
+
+/* A base of that wrapper: its instances can be called without a dict of keywords. */
+extern PyTypeObject MgCaller_Type;
+
 int mg_wrapper_types_ready(void);
 
 #endif

@@ -129,6 +129,13 @@ class Compiled:
     def reset(self) -> None:
         """Forget all entries and failures."""
 
+class Caller:
+    """A base of what is called like a compiled module: a `ModuleCall` that is its `__call__` gets no dict of keywords."""
+
+    @classmethod
+    def _call_straight(cls) -> None:
+        """Have instances of this very class called straight."""
+
 class ModuleCall:
     """How a compiled `nn.Module` is called: straight to its forward where there are no hooks."""
 

@@ -24,7 +24,7 @@ _METHODS = (torch.nn.Module.__call__, torch.nn.Module._call_impl)
 _OWN = frozenset(("_orig_mod", "_settings", "_quick", "_hooked", "_initialized", "__dict__"))
 
 
-class OptimizedModule(torch.nn.Module):
+class OptimizedModule(_core.Caller, torch.nn.Module):
     """What `magneto.compile` gives for a module. `_orig_mod` is the module.
 
     Attributes, parameters, `state_dict`, `train` and `eval`, hooks, copies and pickles are those of the module.
@@ -128,6 +128,9 @@ class OptimizedModule(torch.nn.Module):
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._orig_mod), *object.__dir__(self)})
+
+
+OptimizedModule._call_straight()
 
 
 class DisabledModule(OptimizedModule):

@@ -9,7 +9,6 @@ Here are also the functions that read torch's global state, and put it back.
 from __future__ import annotations
 
 import _abc  # type: ignore[import-not-found]
-import abc
 import builtins
 import collections
 import copyreg
@@ -629,8 +628,6 @@ def tables() -> dict[str, Any]:
         "polyfills": _POLYFILLS,
         "scripted": torch.jit.ScriptFunction,
         "stand_ins": {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128},
-        "cache_token": _abc.get_cache_token,
-        "abc_meta": abc.ABCMeta,
         "union_type": types.UnionType,
         "cached_property": functools.cached_property,
         **_module_getattr(),

@@ -63,6 +63,57 @@ def test_call(net, x):
     assert count(compiled) == 2
 
 
+def test_call_forms(net, x):
+    compiled, keywords = eager(net), {"shift": 2}
+    expected = net(x, shift=2)
+    for found in (
+        compiled(x, shift=2), compiled(x, **keywords), compiled(*(x,), **keywords), compiled(x=x, shift=2),
+        compiled.__call__(x, shift=2), type(compiled).__call__(compiled, x, shift=2), functools.partial(compiled, x)(shift=2),
+        next(map(functools.partial(compiled, shift=2), [x])),
+    ):  # fmt: skip
+        torch.testing.assert_close(found, expected)
+    for args, kwargs in [((), {}), ((x, x), {}), ((x,), {"wrong": 1}), ((x,), {"x": x})]:
+        with pytest.raises(TypeError) as ours:
+            compiled(*args, **kwargs)
+        with pytest.raises(TypeError) as theirs:
+            net(*args, **kwargs)
+        assert str(ours.value) == str(theirs.value)
+
+
+def test_many_arguments(x):
+    class Sum(nn.Module):
+        def forward(self, *args, **kwargs):
+            return sum(args) + sum(kwargs.values())
+
+    compiled, names = eager(Sum()), {f"a{i}": x * i for i in range(30)}
+    torch.testing.assert_close(compiled(*[x] * 20, **names), Sum()(*[x] * 20, **names))
+    compiled.register_forward_hook(lambda module, args, output: output + 1)  # its own: nn.Module's __call__ gets all
+    torch.testing.assert_close(compiled(*[x] * 20, **names), Sum()(*[x] * 20, **names) + 1)
+
+
+def test_call_replaced_on_the_wrapper_class(net, x, monkeypatch):
+    compiled = eager(net)
+    compiled(x)
+    own = type(compiled).__call__
+    monkeypatch.setattr(type(compiled), "__call__", lambda self, *args, **kwargs: (own(self, *args), kwargs))
+    torch.testing.assert_close(compiled(x, shift=3), (net(x), {"shift": 3}))
+    monkeypatch.setattr(type(compiled), "__call__", staticmethod(lambda *args: args))
+    assert compiled(1, 2) == (1, 2)
+    monkeypatch.undo()
+    torch.testing.assert_close(compiled(x, shift=3), net(x, shift=3))
+    monkeypatch.delattr(type(compiled), "__call__")
+    torch.testing.assert_close(compiled(x, shift=3), net(x, shift=3))  # nn.Module's own, and forward is compiled
+
+
+def test_subclass_of_the_wrapper(net, x):
+    class Mine(type(eager(net))):
+        def __call__(self, *args, **kwargs):
+            return super().__call__(*args, **kwargs) + 1
+
+    compiled = Mine(net, eager(net).__dict__["_settings"])
+    torch.testing.assert_close(compiled(x, shift=3), net(x, shift=3) + 1)
+
+
 def test_attributes_are_the_modules(net, x):
     compiled = eager(net)
     assert compiled.scale == 2

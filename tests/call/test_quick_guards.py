@@ -371,6 +371,57 @@ def test_change_is_noticed_where_no_dict_was_changed(name: str) -> None:
     assert show(found) == show(eager["f"](x))
 
 
+MADE_FOR_CALLS = {
+    "keywords": "def f(x, **kwargs): return net(x) + kwargs['n']\ncall = lambda f, x: f(x, n=2)",
+    "a dict": "def f(x): return {'a': net(x), 'b': {'c': x}}",
+    "an ordered dict": "def f(x): return collections.OrderedDict(a=net(x), b=collections.OrderedDict())",
+    "an object": "class A: pass\ndef f(x):\n    a = A()\n    a.x, a.n, a.d = net(x), 3, {}\n    return a.x, a.d",
+    "a dataclass": "D = dataclasses.make_dataclass('D', ['x', ('n', int, 1)])\ndef f(x): return D(net(x))",
+    "a subclass of dict": "class S(collections.OrderedDict): pass\ndef f(x):\n    s = S(a=net(x))\n    s.n = 1\n    return s",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE_FOR_CALLS)
+def test_dicts_made_for_a_call_are_no_changes(name: str) -> None:
+    """The counter of dicts' tags moves with them, but nothing else is looked at again."""
+    program = "import collections, dataclasses\nnet = nn.Sequential(*(nn.Linear(3, 3) for _ in range(9)))\n"
+    ours = world(program + "args = (torch.ones(2, 3),)\ncall = lambda f, x: f(x)\n" + MADE_FOR_CALLS[name])
+    f, call, (x,) = magneto.compile(ours["f"], backend="eager"), ours["call"], ours["args"]
+    net = ours["net"]
+
+    def calm() -> int:
+        (entry,) = magneto.cache_entries(f)
+        return int(entry.entry.guard_figures()["calm"])
+
+    for _ in range(4):
+        call(f, x)
+    before = calm()
+    call(f, x)
+    call(f, x)
+    call(f, x)
+    after = calm()
+    assert after >= before + 2
+    # a change between two calls is seen nevertheless: of a dict that is made for the call, too, once it is looked at
+    call(f, x)
+    net[4].register_forward_hook(lambda module, args, output: output + 1)
+    assert show(call(f, x)) == show(call(ours["f"], x))
+    assert len(magneto.cache_entries(f)) == 2
+
+
+def test_dict_that_a_call_gave_is_guarded_like_others() -> None:
+    ours = world(
+        "table = {}\nargs = (torch.ones(2),)\ndef make(x): return {'n': 1, 'x': x}\n"
+        "def f(x): return x + table['n'], {'y': x}"
+    )
+    make, f, (x,) = magneto.compile(ours["make"]), magneto.compile(ours["f"], backend="eager"), ours["args"]
+    ours["table"] = table = make(x)
+    for n in (1, 2, 3):
+        table["n"] = n
+        for _ in range(3):
+            make(x)
+            assert show(f(x)) == show(ours["f"](x))
+
+
 UNRELATED: dict[str, tuple[str, str]] = {
     "another global": ("n = 1\ndef f(x): return x + n", "other = 5"),
     "another attribute": ("net = nn.Linear(3, 3)\ndef f(x): return net(x)", "net.note = 'seen'"),

@@ -492,6 +492,53 @@ A.register(int)
 f(X)
 A.register(torch.Tensor)
 f(X)
+### abstract class registered later, with nothing that matters
+import abc
+class A(abc.ABC): pass
+class Other(abc.ABC): pass
+class B: pass
+class C: pass
+b = B()
+def f(x): return x + isinstance(b, A), isinstance(x, collections.abc.Mapping), issubclass(B, collections.abc.Sized)
+---
+f(X)
+Other.register(C)
+f(X)
+Other.register(B)
+f(X)
+A.register(C)
+f(X)
+collections.abc.Sized.register(B)
+f(X)
+### abstract class whose token is read
+import abc
+class A(abc.ABC): pass
+class B: pass
+def f(x): return x + 1, isinstance(B(), A), abc.get_cache_token() - start
+---
+start = abc.get_cache_token()
+f(X)
+A.register(list)
+f(X)
+A.register(B)
+f(X)
+### abstract class asked about what says that it is another
+import abc
+class A(abc.ABC): pass
+class Proxy:
+    kind = int
+    def __repr__(self): return "Proxy"
+    @property
+    def __class__(self): return self.kind
+p = Proxy()
+def f(x): return x + isinstance(p, A)
+---
+f(X)
+A.register(int)
+f(X)
+A.register(Proxy)
+p.kind = str
+f(X)
 ### abstract class of collections
 class B:
     def __len__(self): return 3
