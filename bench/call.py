@@ -256,7 +256,7 @@ class Bench:
             else:
                 thunks = [lambda f=f: f(input_ids=ids) for f in (theirs, ours)]  # type: ignore[misc]
             self.compare("models", name, *thunks)
-            # CPython makes a dict for this call, so no guard on a dict can be skipped
+            # for this call CPython makes a dict
             self.compare("models", f"{name}, by **", lambda: theirs(**kwargs), lambda: ours(**kwargs))
 
     def entries(self) -> None:

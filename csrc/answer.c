@@ -780,8 +780,11 @@ mg_answer_dispatch(MgCapture *capture, PyObject *function, PyObject *const *args
     }
     capture->suspended++;
     PyObject *result = PyObject_Vectorcall(function, args, 1, NULL);
-    if (result != NULL && token != NULL && token != Py_None && mg_registry_guard_all(capture) < 0) {
-        Py_CLEAR(result);
+    if (result != NULL && token != NULL && token != Py_None) {
+        capture->registry_read = 1;
+        if (mg_registry_guard(capture) < 0) {
+            Py_CLEAR(result);
+        }
     }
     capture->suspended--;
     PyObject *view = result == NULL ? NULL : mg_world_adopt(capture, result);

@@ -5,12 +5,12 @@
 #include "callable.h"
 
 #include "control.h"
-#include "fast.h"
 #include "hook.h"
 #include "layout.h"
 #include "replay.h"
 #include "rules.h"
 #include "stance.h"
+#include "tags.h"
 #include "trace.h"
 #include "world.h"
 
@@ -98,13 +98,13 @@ bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize
         }
         bound->values[positional + named] = bound->rest;
     }
-    MgNewTags tags = mg_new_tags_start();
+    MgNewTags tags = mg_tags_start();
     if (has_keywords) {
         bound->keywords = PyDict_New();
         if (bound->keywords == NULL) {
             return -1;
         }
-        mg_new_tags_note(&tags, bound->keywords, 0);
+        mg_tags_note(&tags, bound->keywords, 0);
         bound->values[positional + named + has_rest] = bound->keywords;
     }
     Py_ssize_t names = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
@@ -125,10 +125,10 @@ bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize
             if (PyDict_SetItem(bound->keywords, name, args[given + i]) < 0) {
                 return -1;
             }
-            mg_new_tags_note(&tags, bound->keywords, tag);
+            mg_tags_note(&tags, bound->keywords, tag);
         }
     }
-    mg_new_tags_end(&tags);
+    mg_tags_end(&tags);
     PyObject *defaults = function->func_defaults;
     Py_ssize_t default_count = defaults == NULL ? 0 : PyTuple_GET_SIZE(defaults);
     for (int i = 0; i < positional; i++) {
@@ -245,7 +245,7 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
         good = good == 0 && self->changes != changes ? 2 : good;
     }
     if (good == 0) {
-        int renewed = mg_guard_renew(&entry->guards, failed);
+        int renewed = mg_guard_renew(&entry->guards, arguments, failed);
         good = renewed < 0 ? -1 : renewed > 0 || self->changes != changes ? 2 : 0;
     }
     Py_DECREF(entry);
@@ -301,13 +301,13 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *de
                 return NULL;
             }
             for (int i = 0; i < count; i++) {
-                int has_check = candidates[i]->check != NULL;
+                int runs_code = candidates[i]->check != NULL || candidates[i]->guards.registered != NULL;
                 int good = try_entry(self, candidates, i, arguments, &result, exit);
                 if (good != 0) {
                     *found = good;
                     return result;
                 }
-                if (has_check) { /* it may have run any code, and another thread may have asked meanwhile */
+                if (runs_code) { /* it may have run any code, and another thread may have asked meanwhile */
                     candidates = mg_dispatch_find(dispatch, arguments, &count);
                 }
             }
@@ -848,6 +848,9 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     if (MG_UNLIKELY(PyFunction_GET_CODE(function) != self->code)) {
         take_code(self, PyFunction_GET_CODE(function));
+    }
+    if (kwnames != NULL) {
+        mg_tags_note_call((PyObject *)self, kwnames);
     }
     PyObject *code = PyFunction_GET_CODE(function); /* kept alive as long as it is that of the callable */
     Bound bound;

@@ -18,7 +18,7 @@
  *
  * The tags of dicts are numbers from one counter. If it has not moved since the words held, no dict of the process has
  * been changed or made, and only the *firm* words, which are no tags of dicts, are read. So it is between the calls of a
- * tight loop: the dicts that are made for a call, for **kwargs and for results, are known, and their tags are not counted. */
+ * tight loop; see tags.c. */
 #include "fast.h"
 
 #include "cpython311.h"
@@ -89,7 +89,7 @@ struct MgFast {
     PyObject **values; /* borrowed, by step: what pinned steps gave */
     uint8_t *pinned;   /* by step */
     Words words, firm;
-    uint64_t calm; /* the counter of dicts' tags when all words held; NEVER if they did not yet */
+    uint64_t calm; /* the counter of dicts' tags when all words held; MG_TAGS_UNKNOWN if they did not yet */
     unsigned calm_runs;
     Group *groups;
     int group_count;
@@ -116,7 +116,6 @@ enum {
     AHEAD = 32,                     /* how far words are read ahead, */
     NEXT = 8,                       /* and tensors */
 };
-static const uint64_t NEVER = UINT64_MAX;
 
 /* ---- making it ---- */
 
@@ -714,7 +713,7 @@ mg_fast_arm(MgProgram *program, PyObject *const *registers)
     }
     fast->values = PyMem_Malloc(sizeof(PyObject *) * size);
     fast->pinned = PyMem_Calloc(size, 1);
-    fast->calm = NEVER;
+    fast->calm = MG_TAGS_UNKNOWN;
     int has_words = make_words(&fast->words, size * 3) & make_words(&fast->firm, size * 3);
     fast->members = PyMem_Malloc(sizeof(int) * size);
     fast->live = PyMem_Malloc(sizeof(int) * checks);
@@ -867,25 +866,6 @@ run_words(MgProgram *program, const Words *words, int first, int count, int *fai
     return 1;
 }
 
-uint64_t mg_fast_asked, mg_fast_own;
-
-/* How often dicts were made or changed in this process, but for the one here, which asks, and for those that were made for
- * calls. NEVER if it can't be told. */
-static uint64_t
-count_changes(void)
-{
-    static PyObject *probe;
-    if (probe == NULL && (probe = PyDict_New()) == NULL) {
-        PyErr_Clear();
-        return NEVER;
-    }
-    if (PyDict_SetItem(probe, MG_STRING("asked"), mg_fast_asked & 1 ? Py_True : Py_False) < 0) { /* another one each time */
-        PyErr_Clear();
-        return NEVER;
-    }
-    return mg_dict_tag(probe) - ++mg_fast_asked - mg_fast_own;
-}
-
 /* 1 if a pinned tensor is as it must be, where its TensorImpl and AutogradMeta are those of last time; 0 if that is to be
  * found out in the long way. */
 static inline int
@@ -973,8 +953,8 @@ static int
 run_ops(MgProgram *program, PyObject *const *arguments, PyObject **values, int *failed)
 {
     MgFast *fast = program->fast;
-    uint64_t changes = fast->words.count - fast->firm.count < MANY_TAGS ? NEVER : count_changes();
-    int good = 1, calm = changes != NEVER && changes == fast->calm;
+    uint64_t changes = fast->words.count - fast->firm.count < MANY_TAGS ? MG_TAGS_UNKNOWN : mg_tags_count();
+    int good = 1, calm = changes != MG_TAGS_UNKNOWN && changes == fast->calm;
     for (const Op *op = fast->ops, *end = op + fast->op_count; op < end; op++) {
         switch (op->kind) {
             case OP_WORDS:

@@ -3,6 +3,7 @@
 #define MG_FAST_H
 
 #include "guard.h"
+#include "tags.h"
 
 /* What mg_fast_run gives if all steps must be run. */
 #define MG_FAST_UNKNOWN 2
@@ -27,39 +28,6 @@ MgFastSize mg_fast_size(const MgFast *fast);
 
 /* 1 if a check is made on every run. */
 int mg_fast_is_live(const MgFast *fast, int check);
-
-/* Tags that go to dicts which are made for a call: they are no changes of what is guarded. Start, note each such dict
- * when it was made or changed, with the tag that it had before (0 if it is new), and end. */
-typedef struct {
-    uint64_t asked; /* how often the counter of tags had been asked for at the start */
-    uint64_t tags;
-} MgNewTags;
-
-extern uint64_t mg_fast_asked, mg_fast_own;
-
-static inline MgNewTags
-mg_new_tags_start(void)
-{
-    return (MgNewTags){.asked = mg_fast_asked};
-}
-
-static inline uint64_t
-mg_dict_tag(PyObject *dict)
-{
-    return ((PyDictObject *)dict)->ma_version_tag;
-}
-
-static inline void
-mg_new_tags_note(MgNewTags *new, PyObject *dict, uint64_t before)
-{
-    new->tags += mg_dict_tag(dict) != before;
-}
-
-static inline void
-mg_new_tags_end(const MgNewTags *new)
-{
-    mg_fast_own += new->asked == mg_fast_asked ? new->tags : 0; /* else a guard may have seen one of the dicts */
-}
 
 int mg_fast_traverse(const MgFast *fast, visitproc visit, void *arg);
 void mg_fast_free(MgFast *fast);

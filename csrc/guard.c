@@ -533,8 +533,24 @@ mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject
     }
 }
 
+/* 1 if all guards hold when one expects another value; 0 or -1. */
+static int
+holds_with(MgProgram *program, PyObject *const *arguments, MgCheck *check, PyObject *expected)
+{
+    int failed;
+    PyObject **room = mg_guard_take_room(program), *before = check->expected;
+    if (room == NULL) {
+        return -1;
+    }
+    check->expected = expected;
+    int good = mg_guard_run_all(program, arguments, room, &failed);
+    check->expected = before;
+    mg_guard_give_room(program, room);
+    return good;
+}
+
 int
-mg_guard_renew(MgProgram *program, int failed)
+mg_guard_renew(MgProgram *program, PyObject *const *arguments, int failed)
 {
     if (failed < 0 || program->registered == NULL || program->checks[failed].kind != MG_GUARD_ANSWER) {
         return 0;
@@ -545,12 +561,15 @@ mg_guard_renew(MgProgram *program, int failed)
         return 0;
     }
     PyObject *token = PyObject_CallNoArgs(PyTuple_GET_ITEM(question, 0)); /* as it is before they are asked */
-    int same = token == NULL ? -1 : mg_registry_is_same(program->registered);
-    if (same > 0) {
+    int good = token == NULL ? -1 : holds_with(program, arguments, check, token);
+    if (good == 1) {
+        good = mg_registry_is_same(program->registered);
+    }
+    if (good == 1) {
         Py_SETREF(check->expected, Py_NewRef(token));
     }
     Py_XDECREF(token);
-    return same;
+    return good;
 }
 
 /* ---- text ---- */

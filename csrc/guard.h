@@ -19,8 +19,8 @@ int mg_guard_run(MgProgram *program, PyObject *const *arguments, MgRegisters *re
 int mg_guard_run_all(MgProgram *program, PyObject *const *arguments, PyObject **registers, int *failed);
 
 /* After check `failed` did not hold: if it says that nothing was registered with an ABC since, but what was is nothing to
- * these guards, it is made to hold. 1 if it was, 0 or -1; may run any code. */
-int mg_guard_renew(MgProgram *program, int failed);
+ * these guards, and all others hold, it is made to hold. 1 if it was, 0 or -1; may run any code. */
+int mg_guard_renew(MgProgram *program, PyObject *const *arguments, int failed);
 
 /* The inputs of the graph; new references. */
 void mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject **inputs);

@@ -24,6 +24,7 @@
 #include "lazy.h"
 #include "match.h"
 #include "ops.h"
+#include "registry.h"
 #include "record.h"
 #include "rules.h"
 #include "trace.h"
@@ -1609,12 +1610,18 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     /* ---- pattern matching ---- */
 
     OP(MATCH_MAPPING) {
+        int known = capture == NULL || mg_registry_guard_match(capture, Py_TYPE(TOP())) == MG_OK;
+        STOP_IF(!known);
+        ERROR_IF(!known);
         int matches = Py_TYPE(TOP())->tp_flags & Py_TPFLAGS_MAPPING ? 1 : 0;
         PUSH(Py_NewRef(matches ? Py_True : Py_False));
         DISPATCH();
     }
 
     OP(MATCH_SEQUENCE) {
+        int known = capture == NULL || mg_registry_guard_match(capture, Py_TYPE(TOP())) == MG_OK;
+        STOP_IF(!known);
+        ERROR_IF(!known);
         int matches = Py_TYPE(TOP())->tp_flags & Py_TPFLAGS_SEQUENCE ? 1 : 0;
         PUSH(Py_NewRef(matches ? Py_True : Py_False));
         DISPATCH();

@@ -5,13 +5,13 @@
 #include "plan.h"
 
 #include "alias.h"
-#include "fast.h"
 #include "lazy.h"
 #include "record.h"
 #include "rules.h"
 #include "settable.h"
 #include "shadow.h"
 #include "symbol.h"
+#include "tags.h"
 #include "world.h"
 #include "worldbase.h"
 
@@ -790,7 +790,7 @@ fill_dict(Build *context, const MgPlanNode *node, PyObject *dict)
             (PyDict_CheckExact(dict) ? PyDict_SetItem(dict, key, value) : PyObject_SetItem(dict, key, value)) < 0) {
             return -1;
         }
-        mg_new_tags_note(&context->tags, dict, tag);
+        mg_tags_note(&context->tags, dict, tag);
     }
     return 0;
 }
@@ -816,7 +816,7 @@ fill_instance(Build *context, const MgPlanNode *node, PyObject *instance)
             if (value == NULL || mg_shadow_set(instance, key, value) < 0) {
                 return -1;
             }
-            mg_new_tags_note(&context->tags, instance, tag);
+            mg_tags_note(&context->tags, instance, tag);
         }
     }
     else if (node->parts[1] >= 0 && (base == &PyList_Type || base == mg_deque_type || base == &PySet_Type)) {
@@ -936,7 +936,7 @@ build_fresh(Build *context, int index)
             if (*slot == NULL) {
                 return NULL;
             }
-            mg_new_tags_note(&context->tags, *slot, 0);
+            mg_tags_note(&context->tags, *slot, 0);
             return fill_dict(context, node, *slot) < 0 ? NULL : *slot;
         case MG_PLAN_SLICE: {
             PyObject *start = build(context, node->parts[0]), *stop = build(context, node->parts[1]),
@@ -971,7 +971,7 @@ build_fresh(Build *context, int index)
             else if (mg_shadow_base(type) != NULL && base != &PyTuple_Type && base != &PyFrozenSet_Type) {
                 *slot = mg_shadow_empty(type, base, node->index);
                 if (*slot != NULL && PyDict_Check(*slot)) {
-                    mg_new_tags_note(&context->tags, *slot, 0);
+                    mg_tags_note(&context->tags, *slot, 0);
                 }
             }
             else { /* immutable: made of its content */
@@ -1041,9 +1041,9 @@ build(Build *context, int node)
 PyObject *
 mg_plan_build(const MgPlan *plan, int node, PyObject **registers, PyObject *const *outputs, PyObject **memo)
 {
-    Build context = {plan, registers, outputs, memo, mg_new_tags_start()};
+    Build context = {plan, registers, outputs, memo, mg_tags_start()};
     PyObject *result = build(&context, node);
-    mg_new_tags_end(&context.tags);
+    mg_tags_end(&context.tags);
     if (result == NULL && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_RuntimeError, "a captured object could not be built again");
     }

@@ -44,9 +44,8 @@ mg_registry_is_token(PyObject *function)
     return function == token;
 }
 
-/* Guards that nothing is registered. */
-static int
-guard_token(MgCapture *capture)
+int
+mg_registry_guard(MgCapture *capture)
 {
     PyObject *function = find_token();
     PyObject *token = function == NULL ? NULL : mg_answer_query(capture, function, NULL, 0, NULL);
@@ -55,29 +54,35 @@ guard_token(MgCapture *capture)
 }
 
 int
-mg_registry_guard_all(MgCapture *capture)
+mg_registry_guard_match(MgCapture *capture, PyTypeObject *class)
 {
+    if (class->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) {
+        return MG_OK;
+    }
     capture->registry_read = 1;
-    return guard_token(capture);
+    return mg_registry_guard(capture);
 }
 
-/* Notes whether a class is a subclass of an ABC. MG_OK or MG_ERR. */
+/* Notes whether a class is a subclass of an ABC, which the program has just asked, so that the answer is known: 1, 0 or -1. */
 static int
 note(MgCapture *capture, PyObject *class, PyObject *abc)
 {
     if (capture->registered == NULL && (capture->registered = PyDict_New()) == NULL) {
-        return MG_ERR;
+        return -1;
     }
     PyObject *pair = PyTuple_Pack(2, class, abc);
-    int result = pair == NULL ? -1 : PyDict_Contains(capture->registered, pair);
-    if (result == 0) {
+    PyObject *known = pair == NULL ? NULL : PyDict_GetItemWithError(capture->registered, pair);
+    int answer = known == NULL ? -1 : known == Py_True;
+    if (known == NULL && !PyErr_Occurred()) {
         capture->suspended++;
-        int answer = PyObject_IsSubclass(class, abc);
+        answer = PyObject_IsSubclass(class, abc);
         capture->suspended--;
-        result = answer < 0 ? -1 : PyDict_SetItem(capture->registered, pair, answer ? Py_True : Py_False);
+        if (answer >= 0 && PyDict_SetItem(capture->registered, pair, answer ? Py_True : Py_False) < 0) {
+            answer = -1;
+        }
     }
     Py_XDECREF(pair);
-    return result < 0 ? MG_ERR : MG_OK;
+    return answer;
 }
 
 /* 1 if two classes have the same attribute of this name. */
@@ -104,31 +109,98 @@ has_hook(PyTypeObject *abc)
     return !is_known;
 }
 
-/* 1 if asking for an instance is asking whether the class is a subclass, and nobody notices that it is done once more. */
+/* 1 if an object's class is what type() says. */
 static int
-is_plain(PyTypeObject *abc, PyTypeObject *class)
+tells_its_class(PyTypeObject *class)
 {
-    PyTypeObject *meta = (PyTypeObject *)find_meta();
-    if (meta == NULL) {
-        PyErr_Clear();
-        return 0;
-    }
     return share(class, &PyBaseObject_Type, MG_STRING("__class__")) &&
-           share(Py_TYPE(abc), meta, MG_STRING("__instancecheck__")) &&
-           share(Py_TYPE(abc), meta, MG_STRING("__subclasscheck__")) && !has_hook(abc) &&
-           Py_TYPE(abc)->tp_hash == PyType_Type.tp_hash && Py_TYPE(class)->tp_hash == PyType_Type.tp_hash;
+           (share(class, &PyBaseObject_Type, MG_STRING("__getattribute__")) ||
+            share(class, &PyType_Type, MG_STRING("__getattribute__")));
+}
+
+/* 1 if a class answers as classes do whose metaclass is `meta`. */
+static int
+answers_like(PyTypeObject *class, PyTypeObject *meta)
+{
+    return share(Py_TYPE(class), meta, MG_STRING("__instancecheck__")) &&
+           share(Py_TYPE(class), meta, MG_STRING("__subclasscheck__"));
+}
+
+/* 1 if a class can be noted: no code of the user's is asked once more, or by a dict. */
+static int
+is_plain(PyTypeObject *class)
+{
+    return Py_TYPE(class)->tp_hash == PyType_Type.tp_hash;
+}
+
+/* What was asked. */
+typedef struct {
+    MgCapture *capture;
+    PyObject *value, *class;
+    int is_subclass;
+} Asked;
+
+/* What one class, or each of a tuple or a union of them, has answered: 1 if the answer was yes, so that none behind it was
+ * asked, 0, or -1; 1 as well, with registry_read set, if that is not known. */
+static int
+note_each(const Asked *asked, PyObject *classes)
+{
+    if (PyTuple_Check(classes)) {
+        int answer = 0;
+        for (Py_ssize_t i = 0; answer == 0 && i < PyTuple_GET_SIZE(classes); i++) {
+            answer = note_each(asked, PyTuple_GET_ITEM(classes, i));
+        }
+        return answer;
+    }
+    PyTypeObject *abc = (PyTypeObject *)classes, *meta = (PyTypeObject *)find_meta();
+    if (meta == NULL) {
+        return -1;
+    }
+    if (!PyType_Check(classes)) { /* a union, say */
+        PyObject *parts = PyObject_GetAttrString(classes, "__args__");
+        PyErr_Clear();
+        int answer = parts != NULL && PyTuple_Check(parts) ? note_each(asked, parts) : -1;
+        Py_XDECREF(parts);
+        asked->capture->registry_read |= answer < 0 && !PyErr_Occurred();
+        return answer < 0 && !PyErr_Occurred() ? 1 : answer;
+    }
+    PyObject *subject = asked->is_subclass ? asked->value : asked->class;
+    if (!asked->is_subclass && asked->class == classes) { /* CPython asks no further */
+        return 1;
+    }
+    int can_tell = PyType_Check(subject) && (asked->is_subclass || tells_its_class((PyTypeObject *)asked->class));
+    if (can_tell && answers_like(abc, &PyType_Type)) {
+        return PyType_IsSubtype((PyTypeObject *)subject, abc);
+    }
+    if (can_tell && answers_like(abc, meta) && is_plain(abc) && is_plain((PyTypeObject *)subject) && !has_hook(abc)) {
+        return note(asked->capture, subject, classes);
+    }
+    asked->capture->registry_read = 1;
+    return 1;
+}
+
+/* 1 if there is an ABC among some classes. */
+static int
+has_abc(PyObject *classes)
+{
+    if (PyTuple_Check(classes)) {
+        int found = 0;
+        for (Py_ssize_t i = 0; !found && i < PyTuple_GET_SIZE(classes); i++) {
+            found = has_abc(PyTuple_GET_ITEM(classes, i));
+        }
+        return found;
+    }
+    return !PyType_Check(classes) || _PyType_Lookup((PyTypeObject *)classes, MG_STRING("_abc_impl")) != NULL;
 }
 
 int
-mg_registry_guard(MgCapture *capture, PyObject *abc, PyObject *value, PyObject *class)
+mg_registry_note(MgCapture *capture, PyObject *classes, PyObject *value, PyObject *class, int is_subclass)
 {
-    int is_class = PyType_Check(value) && Py_TYPE(value)->tp_hash == PyType_Type.tp_hash;
-    if (!is_plain((PyTypeObject *)abc, (PyTypeObject *)class) || is_class != (PyType_Check(value) != 0)) {
-        return mg_registry_guard_all(capture);
+    if (!has_abc(classes)) {
+        return MG_OK;
     }
-    return guard_token(capture) < 0 || (is_class && note(capture, value, abc) < 0) || note(capture, class, abc) < 0
-               ? MG_ERR
-               : MG_OK;
+    Asked asked = {capture, value, class, is_subclass};
+    return note_each(&asked, classes) < 0 ? MG_ERR : MG_OK;
 }
 
 int
@@ -138,8 +210,11 @@ mg_registry_is_same(PyObject *registered)
     PyObject *pair, *expected;
     while (PyDict_Next(registered, &position, &pair, &expected)) {
         int answer = PyObject_IsSubclass(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
-        if (answer < 0 || answer != (expected == Py_True)) {
-            return answer < 0 ? -1 : 0;
+        if (answer < 0) { /* it is for the program to raise that, if it asks */
+            PyErr_Clear();
+        }
+        if (answer != (expected == Py_True)) {
+            return 0;
         }
     }
     return 1;

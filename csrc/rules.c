@@ -847,11 +847,11 @@ twin_isinstance(PyObject *value, PyObject *classes, int asks)
 /* Guards what decides whether something is an instance or a subclass of classes that C code may use: special methods of
  * them and of their metaclasses, and what was registered with ABCs. */
 static int
-guard_classes(MgCapture *capture, PyObject *classes, PyObject *value)
+guard_classes(MgCapture *capture, PyObject *classes)
 {
     if (PyTuple_Check(classes)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); i++) {
-            if (guard_classes(capture, PyTuple_GET_ITEM(classes, i), value) < 0) {
+            if (guard_classes(capture, PyTuple_GET_ITEM(classes, i)) < 0) {
                 return MG_ERR;
             }
         }
@@ -859,7 +859,7 @@ guard_classes(MgCapture *capture, PyObject *classes, PyObject *value)
     }
     if (!PyType_Check(classes)) { /* a union holds classes for good; anything else is guarded by itself */
         PyObject *parts = Py_IS_TYPE(classes, rules.union_type) ? PyObject_GetAttrString(classes, "__args__") : NULL;
-        int result = parts == NULL ? (PyErr_Occurred() ? MG_ERR : MG_OK) : guard_classes(capture, parts, value);
+        int result = parts == NULL ? (PyErr_Occurred() ? MG_ERR : MG_OK) : guard_classes(capture, parts);
         Py_XDECREF(parts);
         return result;
     }
@@ -879,20 +879,28 @@ guard_classes(MgCapture *capture, PyObject *classes, PyObject *value)
         mg_world_guard_lookup(capture, (PyTypeObject *)classes, MG_STRING("__subclasshook__")) < 0) {
         return MG_ERR;
     }
-    return _PyType_Lookup((PyTypeObject *)classes, MG_STRING("_abc_impl")) == NULL
-               ? MG_OK
-               : mg_registry_guard(capture, classes, value, class_of(value));
+    return _PyType_Lookup((PyTypeObject *)classes, MG_STRING("_abc_impl")) == NULL ? MG_OK : mg_registry_guard(capture);
 }
 
 /* The class or tuple of classes that isinstance is asked about as C code may use it, with guards. New. */
 static PyObject *
-expose_classes(MgCapture *capture, PyObject *classes, PyObject *value)
+expose_classes(MgCapture *capture, PyObject *classes)
 {
     PyObject *exposed = mg_world_expose(capture, classes);
-    if (exposed != NULL && guard_classes(capture, exposed, value) < 0) {
+    if (exposed != NULL && guard_classes(capture, exposed) < 0) {
         Py_CLEAR(exposed);
     }
     return exposed;
+}
+
+/* 1 for issubclass and its kin, 0 for isinstance. */
+static int
+asks_subclass(PyObject *callable)
+{
+    const char *name = PyCFunction_Check(callable)                    ? ((PyCFunctionObject *)callable)->m_ml->ml_name
+                       : PyObject_TypeCheck(callable, &PyMethodDescr_Type) ? ((PyMethodDescrObject *)callable)->d_method->ml_name
+                                                                           : "";
+    return strstr(name, "subclass") != NULL;
 }
 
 /* isinstance or issubclass; also where a metaclass's method is called, with the class in front. */
@@ -903,7 +911,7 @@ do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
     if (count != 2 || kwnames != NULL) {
         return call_native(capture, callable, args, count, kwnames); /* raises */
     }
-    PyObject *value = args[class_first], *result = NULL, *classes = expose_classes(capture, args[!class_first], value);
+    PyObject *value = args[class_first], *result = NULL, *classes = expose_classes(capture, args[!class_first]);
     if (classes == NULL) {
         return NULL;
     }
@@ -916,6 +924,9 @@ do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
     else if (mg_world_guard_mro(capture, PyType_Check(value) ? (PyTypeObject *)value : Py_TYPE(value)) == MG_OK) {
         PyObject *both[2] = {class_first ? classes : value, class_first ? value : classes};
         result = call_native(capture, callable, both, 2, NULL);
+    }
+    if (result != NULL && mg_registry_note(capture, classes, value, class_of(value), asks_subclass(callable)) < 0) {
+        Py_CLEAR(result);
     }
     Py_DECREF(classes);
     return result;

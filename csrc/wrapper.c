@@ -5,6 +5,7 @@
 #include "wrapper.h"
 
 #include "callable.h"
+#include "tags.h"
 
 #include <structmember.h>
 
@@ -112,8 +113,12 @@ module_call(MgModuleCall *self, PyObject *const *args, size_t nargsf, PyObject *
     if (target == NULL) {
         return NULL;
     }
-    PyObject *result = gets_module ? PyObject_Vectorcall(target, args, (size_t)count, kwnames)
-                                   : PyObject_Vectorcall(target, args + 1, (size_t)count - 1, kwnames);
+    PyObject *result = NULL;
+    if (Py_EnterRecursiveCall(" while calling a Python object") == 0) {
+        result = gets_module ? PyObject_Vectorcall(target, args, (size_t)count, kwnames)
+                             : PyObject_Vectorcall(target, args + 1, (size_t)count - 1, kwnames);
+        Py_LeaveRecursiveCall();
+    }
     Py_DECREF(target);
     return result;
 }
@@ -157,6 +162,9 @@ caller_call(PyObject *module, PyObject *const *args, size_t nargsf, PyObject *kw
         PyErr_Format(PyExc_TypeError, "'%s' object is not callable", Py_TYPE(module)->tp_name);
         return NULL;
     }
+    if (kwnames != NULL && mg_capture_current == NULL) {
+        mg_tags_note_call(module, kwnames);
+    }
     if (MG_LIKELY(Py_IS_TYPE(method, &MgModuleCall_Type))) {
         target = Py_XNewRef(target_of((MgModuleCall *)method, module, &gets_module));
     }
@@ -168,8 +176,12 @@ caller_call(PyObject *module, PyObject *const *args, size_t nargsf, PyObject *kw
     if (target == NULL) {
         return NULL;
     }
-    PyObject *result = gets_module ? call_with(target, module, args, count, kwnames)
-                                   : PyObject_Vectorcall(target, args, nargsf, kwnames);
+    PyObject *result = NULL;
+    if (Py_EnterRecursiveCall(" while calling a Python object") == 0) {
+        result = gets_module ? call_with(target, module, args, count, kwnames)
+                             : PyObject_Vectorcall(target, args, nargsf, kwnames);
+        Py_LeaveRecursiveCall();
+    }
     Py_DECREF(target);
     return result;
 }

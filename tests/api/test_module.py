@@ -105,6 +105,21 @@ def test_call_replaced_on_the_wrapper_class(net, x, monkeypatch):
     torch.testing.assert_close(compiled(x, shift=3), net(x, shift=3))  # nn.Module's own, and forward is compiled
 
 
+@pytest.mark.parametrize("way", ["itself", "its forward", "a partial", "two", "of the class"])
+def test_module_that_calls_itself_for_good(way, x, monkeypatch):
+    net, other = nn.Linear(4, 4), nn.Linear(4, 4)
+    compiled, second = magneto.compile(net, backend="eager"), magneto.compile(other, backend="eager")
+    if way == "of the class":
+        monkeypatch.setattr(type(compiled), "__call__", compiled)
+    else:
+        net.__dict__["forward"] = {
+            "itself": compiled, "its forward": compiled.forward, "a partial": functools.partial(compiled), "two": second,
+        }[way]  # fmt: skip
+        other.__dict__["forward"] = compiled
+    with pytest.raises(RecursionError):
+        (compiled.forward if way == "its forward" else compiled)(x)
+
+
 def test_subclass_of_the_wrapper(net, x):
     class Mine(type(eager(net))):
         def __call__(self, *args, **kwargs):

@@ -6,8 +6,11 @@ run the quick way; then comes the change, and the next call must give what eager
 
 from __future__ import annotations
 
+import collections
+import functools
 import gc
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -406,6 +409,119 @@ def test_dicts_made_for_a_call_are_no_changes(name: str) -> None:
     net[4].register_forward_hook(lambda module, args, output: output + 1)
     assert show(call(f, x)) == show(call(ours["f"], x))
     assert len(magneto.cache_entries(f)) == 2
+
+
+def many_dicts() -> tuple[dict[int, dict[str, int]], Any, Any]:
+    """Dicts, a function that looks at all of them, and the same compiled."""
+    table = {i: {"n": 1} for i in range(80)}
+
+    def f(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        for row in table.values():
+            x = x * row["n"]
+        return x + sum(kwargs.values()) + len(args), dict(kwargs)
+
+    return table, f, magneto.compile(f, backend="eager")
+
+
+def calm_runs(compiled: Any) -> int:
+    return sum(int(entry.entry.guard_figures()["calm"]) for entry in magneto.cache_entries(compiled))
+
+
+CALL_FORMS = {
+    "a local variable": "def call(f, x, k):\n    return f(x, **k)",
+    "a variable of a closure": "def call(f, x, k):\n    return (lambda: f(x, **k))()",
+    "positional ones, too": "a = [1, 2]\ndef call(f, x, k):\n    return f(x, *a, **k)",
+    "a global": "def call(f, x, k):\n    return f(x, **g)\ng = {'c': 1, 'd': 2}",
+    "a method": "class A:\n    def m(self, x, **k):\n        return self.f(x, **k)\na = A()\n"
+    "def call(f, x, k):\n    a.__dict__.setdefault('f', f)\n    return a.m(x, c=1, d=2)",
+    "names": "def call(f, x, k):\n    return f(x, c=1, d=2)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", CALL_FORMS)
+def test_dict_that_cpython_makes_for_a_call_is_no_change(form: str) -> None:
+    table, f, compiled = many_dicts()
+    names: dict[str, Any] = {}
+    exec(CALL_FORMS[form], names)
+    call, x, keywords = names["call"], torch.ones(2), {"c": 1, "d": 2}
+    for _ in range(4):
+        call(compiled, x, keywords)
+    before = calm_runs(compiled)
+    call(compiled, x, keywords)
+    call(compiled, x, keywords)
+    call(compiled, x, keywords)
+    if form != "a method":  # there CPython makes one more, for the method's own keywords
+        assert calm_runs(compiled) >= before + 2
+    for n in (2, 3):
+        table[40]["n"] = n
+        torch.testing.assert_close(call(compiled, x, keywords), call(f, x, keywords))
+
+
+class Changing(collections.UserDict):  # type: ignore[type-arg]
+    """A mapping that changes a dict while it is read."""
+
+    def keys(self) -> Any:
+        row = self.data["row"]
+        row["n"] += 1
+        return ["c"]
+
+    def __getitem__(self, key: Any) -> Any:
+        return 1 if key == "c" else super().__getitem__(key)
+
+
+ODD_FORMS: dict[str, Callable[[Any, Any, dict[str, int]], Any]] = {
+    "a mapping that changes a dict": lambda f, x, row: f(x, **Changing(row=row)),
+    "a partial that copies its keywords": lambda f, x, row: [
+        (row.update(n=row["n"] + 1), functools.partial(f, c=1)(x))[1] for _ in range(3)
+    ],
+    "calls by C code with such a dict": lambda f, x, row: min(
+        (row.update(n=n) or n for n in range(5)), **{"key": lambda n, p=functools.partial(f, x, c=1): float(p()[0][0])}
+    ),
+    "calls by C code of a partial": lambda f, x, row: list(
+        map(functools.partial(f, c=1), ((row.update(n=n), x * n)[1] for n in range(5)))
+    ),
+    "a dict that is made by hand": lambda f, x, row: [
+        (row.update(n=n), f.__call__(x, **dict([("c", n)])))[1] for n in range(5)
+    ],
+    "keywords of keywords": lambda f, x, row: [
+        (lambda **k: (row.update(n=len(k)), f(x, **k))[1])(**{str(i): i for i in range(n)}) for n in range(5)
+    ],
+    "arguments that change a dict": lambda f, x, row: [
+        f(*((row.update(n=n + m), x)[1] for m in range(2)), **{"c": n}) for n in range(4)
+    ],
+    "a generator as the arguments": lambda f, x, row: [
+        (lambda args, k: f(*args, **k))(((row.update(n=n), x)[1] for _ in range(1)), {"c": n}) for n in range(5)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ODD_FORMS)
+def test_change_next_to_a_call_is_noticed(form: str) -> None:
+    table, f, compiled = many_dicts()
+    other, eager, _ = many_dicts()
+    x, call = torch.ones(2), ODD_FORMS[form]
+    for _ in range(4):
+        torch.testing.assert_close(call(compiled, x, table[40]), call(eager, x, other[40]))
+        keywords = {"c": 2}
+        torch.testing.assert_close(compiled(x, **keywords), eager(x, **keywords))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_changes_between_random_calls(seed: int) -> None:
+    chosen = random.Random(seed)
+    table, f, compiled = many_dicts()
+    x, keywords, spare = torch.ones(2), {"c": 1, "d": 2}, {"e": 3}
+    forms: list[Callable[[Any], Any]] = [
+        lambda f: f(x), lambda f: f(x, **keywords), lambda f: f(x, **spare), lambda f: f(x, c=1), lambda f: f(x, 1, **keywords),
+        functools.partial(lambda f, **k: f(x, **k), c=1), lambda f: f(*[x], **{**keywords}),
+        lambda f: [f(x, **keywords) for _ in range(2)][1], lambda f: f(x, **dict(spare)),
+    ]  # fmt: skip
+    with magneto.config.patch(recompile_limit=100):
+        for _ in range(60):
+            for _ in range(chosen.choice([0, 0, 1, 1, 2, 3])):
+                table[chosen.choice([7, 40])]["n"] = chosen.choice([1, 1, 2])
+            form = chosen.choice(forms[: 2 + seed % 8])
+            torch.testing.assert_close(form(compiled), form(f))
 
 
 def test_dict_that_a_call_gave_is_guarded_like_others() -> None:

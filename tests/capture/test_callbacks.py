@@ -539,6 +539,110 @@ f(X)
 A.register(Proxy)
 p.kind = str
 f(X)
+### abstract class asked about what says by __getattribute__ that it is another
+import abc
+class A(abc.ABC): pass
+class Meta(type):
+    def __getattribute__(cls, n): return str if n == "__class__" else type.__getattribute__(cls, n)
+class P:
+    def __repr__(self): return "P"
+    def __getattribute__(self, n): return int if n == "__class__" else object.__getattribute__(self, n)
+class Q(metaclass=Meta): pass
+p = P()
+def f(x): return x + isinstance(p, A), isinstance(Q, A)
+---
+f(X)
+A.register(int)
+f(X)
+A.register(str)
+f(X)
+### abstract class after one that says yes
+import abc
+class A(abc.ABC): pass
+class B: pass
+b = B()
+log = []
+class H(A):
+    @classmethod
+    def __subclasshook__(cls, C):
+        log.append(C.__name__)
+        return NotImplemented
+def f(x): return x + isinstance(b, (B, A)), isinstance(b, B | A), issubclass(B, (B, A)), issubclass(B, A)
+---
+f(X)
+log
+A.register(list)
+f(X)
+log
+### abstract class that was never asked, and a method later
+class B: pass
+b = B()
+def f(x): return x + isinstance(b, (B, collections.abc.Sized)), issubclass(B, (object, collections.abc.Iterable))
+---
+f(X)
+B.__len__ = lambda self: 3
+B.__iter__ = lambda self: iter(())
+isinstance(b, collections.abc.Sized), issubclass(B, collections.abc.Iterable)
+f(X)
+### abstract class whose subclass raises when it is asked
+import abc
+class A(abc.ABC): pass
+class B: pass
+b = B()
+flag = False
+class H(A):
+    @classmethod
+    def __subclasshook__(cls, C):
+        if flag: raise ValueError
+        return False
+def f(x, c=True): return x + isinstance(b, A) if c else x
+---
+f(X)
+f(X)
+A.register(int)
+flag = True
+f(X, False)
+f(X)
+flag = False
+f(X)
+### match after a class was registered
+import abc
+class B:
+    def __len__(self): return 1
+    def __getitem__(self, i):
+        if i: raise IndexError
+        return 5
+class A(abc.ABC): pass
+b = B()
+def f(x):
+    x = x + isinstance(b, A)
+    match b:
+        case [n]: return x + n
+        case _: return x
+def g(x):
+    match b:
+        case {"a": n}: return x + 2
+        case [n]: return x + n
+        case _: return x
+---
+f(X)
+f(X)
+collections.abc.Sequence.register(B)
+f(X)
+### match after a class was registered as a mapping
+class B:
+    def keys(self): return ["a"]
+    def get(self, key, default=None): return 5
+b = B()
+def f(x):
+    match b:
+        case {"a": n}: return x + n
+        case _: return x
+---
+f(X)
+f(X)
+collections.abc.Mapping.register(B)
+f(X)
 ### abstract class of collections
 class B:
     def __len__(self): return 3
