@@ -37,7 +37,7 @@ typedef struct {
     int input_count;
     const int *kept; /* borrowed from the entry: registers that are needed besides */
     int kept_count;
-    PyObject *registered;  /* strong: (class, ABC) -> whether it is a subclass; NULL if more rests on ABCs, or nothing */
+    PyObject *registered;  /* strong: (class, ABC) -> whether it is a subclass, if no more rests on ABCs; or NULL */
     int calm;              /* nobody may be handling an exception */
     MgFast *fast;          /* owned: the quick way, or NULL */
     MgFast *retired;       /* owned: former ones, which are freed when nobody uses the registers any more */

@@ -100,8 +100,8 @@ has_hook(PyTypeObject *abc)
     if (share(abc, &PyBaseObject_Type, MG_STRING("__subclasshook__"))) {
         return 0;
     }
-    PyObject *function = hook != NULL && Py_IS_TYPE(hook, &PyClassMethod_Type) ? PyObject_GetAttrString(hook, "__func__")
-                                                                               : NULL;
+    PyObject *function =
+        hook != NULL && Py_IS_TYPE(hook, &PyClassMethod_Type) ? PyObject_GetAttrString(hook, "__func__") : NULL;
     int is_known = function != NULL && PyFunction_Check(function) &&
                    mg_place_of((PyCodeObject *)PyFunction_GET_CODE(function)) != MG_PLACE_USER;
     Py_XDECREF(function);

@@ -897,9 +897,10 @@ expose_classes(MgCapture *capture, PyObject *classes)
 static int
 asks_subclass(PyObject *callable)
 {
-    const char *name = PyCFunction_Check(callable)                    ? ((PyCFunctionObject *)callable)->m_ml->ml_name
-                       : PyObject_TypeCheck(callable, &PyMethodDescr_Type) ? ((PyMethodDescrObject *)callable)->d_method->ml_name
-                                                                           : "";
+    const char *name = PyCFunction_Check(callable) ? ((PyCFunctionObject *)callable)->m_ml->ml_name
+                       : PyObject_TypeCheck(callable, &PyMethodDescr_Type)
+                           ? ((PyMethodDescrObject *)callable)->d_method->ml_name
+                           : "";
     return strstr(name, "subclass") != NULL;
 }
 

@@ -118,7 +118,8 @@ mg_tags_note_call(PyObject *callable, PyObject *kwnames)
         return;
     }
     uint64_t tag = mg_dict_tag(top[-1]);
-    if (tag - 1 > newest) { /* its own last two: when it was made or got its last but one key, and when it got the last */
+    if (tag - 1 >
+        newest) { /* its own last two: when it was made or got its last but one key, and when it got the last */
         claimed += 2;
         move(tag);
     }

@@ -130,7 +130,7 @@ class Compiled:
         """Forget all entries and failures."""
 
 class Caller:
-    """A base of what is called like a compiled module: a `ModuleCall` that is its `__call__` gets no dict of keywords."""
+    """A base of compiled modules: they are called without a dict of keywords."""
 
     @classmethod
     def _call_straight(cls) -> None:

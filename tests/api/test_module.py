@@ -68,7 +68,8 @@ def test_call_forms(net, x):
     expected = net(x, shift=2)
     for found in (
         compiled(x, shift=2), compiled(x, **keywords), compiled(*(x,), **keywords), compiled(x=x, shift=2),
-        compiled.__call__(x, shift=2), type(compiled).__call__(compiled, x, shift=2), functools.partial(compiled, x)(shift=2),
+        compiled.__call__(x, shift=2), type(compiled).__call__(compiled, x, shift=2),
+        functools.partial(compiled, x)(shift=2),
         next(map(functools.partial(compiled, shift=2), [x])),
     ):  # fmt: skip
         torch.testing.assert_close(found, expected)
@@ -87,7 +88,9 @@ def test_many_arguments(x):
 
     compiled, names = eager(Sum()), {f"a{i}": x * i for i in range(30)}
     torch.testing.assert_close(compiled(*[x] * 20, **names), Sum()(*[x] * 20, **names))
-    compiled.register_forward_hook(lambda module, args, output: output + 1)  # its own: nn.Module's __call__ gets all
+    compiled.register_forward_hook(
+        lambda module, args, output: output + 1
+    )  # its own: nn.Module's __call__ gets all
     torch.testing.assert_close(compiled(*[x] * 20, **names), Sum()(*[x] * 20, **names) + 1)
 
 
@@ -102,7 +105,9 @@ def test_call_replaced_on_the_wrapper_class(net, x, monkeypatch):
     monkeypatch.undo()
     torch.testing.assert_close(compiled(x, shift=3), net(x, shift=3))
     monkeypatch.delattr(type(compiled), "__call__")
-    torch.testing.assert_close(compiled(x, shift=3), net(x, shift=3))  # nn.Module's own, and forward is compiled
+    torch.testing.assert_close(
+        compiled(x, shift=3), net(x, shift=3)
+    )  # nn.Module's own, and forward is compiled
 
 
 @pytest.mark.parametrize("way", ["itself", "its forward", "a partial", "two", "of the class"])
@@ -113,7 +118,8 @@ def test_module_that_calls_itself_for_good(way, x, monkeypatch):
         monkeypatch.setattr(type(compiled), "__call__", compiled)
     else:
         net.__dict__["forward"] = {
-            "itself": compiled, "its forward": compiled.forward, "a partial": functools.partial(compiled), "two": second,
+            "itself": compiled, "its forward": compiled.forward, "a partial": functools.partial(compiled),
+            "two": second,
         }[way]  # fmt: skip
         other.__dict__["forward"] = compiled
     with pytest.raises(RecursionError):

@@ -380,7 +380,8 @@ MADE_FOR_CALLS = {
     "an ordered dict": "def f(x): return collections.OrderedDict(a=net(x), b=collections.OrderedDict())",
     "an object": "class A: pass\ndef f(x):\n    a = A()\n    a.x, a.n, a.d = net(x), 3, {}\n    return a.x, a.d",
     "a dataclass": "D = dataclasses.make_dataclass('D', ['x', ('n', int, 1)])\ndef f(x): return D(net(x))",
-    "a subclass of dict": "class S(collections.OrderedDict): pass\ndef f(x):\n    s = S(a=net(x))\n    s.n = 1\n    return s",
+    "a subclass of dict": "class S(collections.OrderedDict): pass\n"
+    "def f(x):\n    s = S(a=net(x))\n    s.n = 1\n    return s",
 }  # fmt: skip
 
 
@@ -512,7 +513,8 @@ def test_random_changes_between_random_calls(seed: int) -> None:
     table, f, compiled = many_dicts()
     x, keywords, spare = torch.ones(2), {"c": 1, "d": 2}, {"e": 3}
     forms: list[Callable[[Any], Any]] = [
-        lambda f: f(x), lambda f: f(x, **keywords), lambda f: f(x, **spare), lambda f: f(x, c=1), lambda f: f(x, 1, **keywords),
+        lambda f: f(x), lambda f: f(x, **keywords), lambda f: f(x, **spare), lambda f: f(x, c=1),
+        lambda f: f(x, 1, **keywords),
         functools.partial(lambda f, **k: f(x, **k), c=1), lambda f: f(*[x], **{**keywords}),
         lambda f: [f(x, **keywords) for _ in range(2)][1], lambda f: f(x, **dict(spare)),
     ]  # fmt: skip
