@@ -113,9 +113,11 @@ has_hook(PyTypeObject *abc)
 static int
 tells_its_class(PyTypeObject *class)
 {
+    PyObject *get = _PyType_Lookup(class, MG_STRING("__getattribute__"));
+    void *wrapped =
+        get != NULL && Py_IS_TYPE(get, &PyWrapperDescr_Type) ? ((PyWrapperDescrObject *)get)->d_wrapped : NULL;
     return share(class, &PyBaseObject_Type, MG_STRING("__class__")) &&
-           (share(class, &PyBaseObject_Type, MG_STRING("__getattribute__")) ||
-            share(class, &PyType_Type, MG_STRING("__getattribute__")));
+           (wrapped == (void *)PyObject_GenericGetAttr || wrapped == (void *)PyType_Type.tp_getattro);
 }
 
 /* 1 if a class answers as classes do whose metaclass is `meta`. */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+import collections.abc
 import sys
 import warnings
 
@@ -513,3 +515,26 @@ def test_inductor_does_not_change_what_its_own_capture_read():
         assert sys.getrecursionlimit() >= 2000
     finally:
         sys.setrecursionlimit(limit)
+
+
+def test_backend_that_registers_classes():
+    """The first use of a backend imports what registers classes with ABCs: that is no reason to compile again."""
+    compilations = []
+
+    class Mine(abc.ABC):
+        pass
+
+    def backend(module, inputs):
+        compilations.append(module)
+        for base in (Mine, collections.abc.Mapping, collections.abc.Sequence):
+            base.register(type("Made", (), {}))
+        return module.forward
+
+    def f(x, options):
+        scale = options["scale"] if isinstance(options, collections.abc.Mapping) else 1
+        return x * scale if not isinstance(x, (str, collections.abc.Sequence)) else x
+
+    x, compiled = torch.ones(3), magneto.compile(f, backend=backend)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x, {"scale": 2}), f(x, {"scale": 2}))
+    assert len(compilations) == 1
