@@ -849,9 +849,6 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     if (MG_UNLIKELY(PyFunction_GET_CODE(function) != self->code)) {
         take_code(self, PyFunction_GET_CODE(function));
     }
-    if (kwnames != NULL) {
-        mg_tags_note_call((PyObject *)self, kwnames);
-    }
     PyObject *code = PyFunction_GET_CODE(function); /* kept alive as long as it is that of the callable */
     Bound bound;
     int fits = bind((PyFunctionObject *)function, object, args, PyVectorcall_NARGS(nargsf), kwnames, &bound);

@@ -1,4 +1,4 @@
-/* How deep the stack is before each instruction; and whole-state checks before each, in builds with MG_CHECKS.
+/* Whole-state checks before each instruction, in builds with MG_CHECKS.
  *
  * The stack depth before each instruction follows from the bytecode alone: it is worked out once for each code object,
  * by following all paths and all handlers from the start, and kept with the code object. A frame whose stack has
@@ -159,38 +159,33 @@ mg_check_depths(PyCodeObject *code)
     return list;
 }
 
-const int *
-mg_check_known_depths(PyCodeObject *code)
+#if MG_CHECKS
+
+/* The depths of a code object, found once and kept with it. */
+static int *
+known_depths(PyCodeObject *code)
 {
     static Py_ssize_t slot = -1;
     void *depths = NULL;
-    if (slot < 0 && (slot = _PyEval_RequestCodeExtraIndex(PyMem_RawFree)) < 0) {
-        return NULL;
+    if (slot < 0) {
+        slot = _PyEval_RequestCodeExtraIndex(PyMem_RawFree);
+        if (slot < 0) {
+            Py_FatalError("magneto: no slot for checks");
+        }
     }
     if (_PyCode_GetExtra((PyObject *)code, slot, &depths) == 0 && depths != NULL) {
         return depths;
     }
     depths = find_depths(code);
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    if (depths != NULL && mg_code_set_extra(code, slot, depths) < 0) {
-        PyMem_RawFree(depths);
-        depths = NULL;
-    }
-    PyErr_Restore(type, value, traceback);
-    return depths;
-}
-
-#if MG_CHECKS
-
-/* The same; there is no going on without them. */
-static const int *
-known_depths(PyCodeObject *code)
-{
-    const int *depths = mg_check_known_depths(code);
     if (depths == NULL) {
         Py_FatalError("magneto: no memory for checks");
     }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (mg_code_set_extra(code, slot, depths) < 0) {
+        Py_FatalError("magneto: no memory for checks");
+    }
+    PyErr_Restore(type, value, traceback);
     return depths;
 }
 

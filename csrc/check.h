@@ -1,4 +1,4 @@
-/* How deep the stack is before each instruction; and whole-state checks before each, in builds with MG_CHECKS. */
+/* Whole-state checks before each instruction, in builds with MG_CHECKS. */
 #ifndef MG_CHECK_H
 #define MG_CHECK_H
 
@@ -13,11 +13,7 @@ void mg_check_state(PyThreadState *tstate, MgFrame *frame, const MgCFrame *link,
 int mg_check_jump(int opcode, int oparg);
 int mg_check_goes_on(int opcode);
 
-/* The stack depth that the code's own effect gives before each unit, -1 for those that are no instruction or not reachable:
- * found once, and kept with the code. NULL without an exception if there is no memory for it. */
-const int *mg_check_known_depths(PyCodeObject *code);
-
-/* The same as a list. For tests. */
+/* The stack depth that the code's own effect gives before each unit, as a list (-1: not reachable). For tests. */
 PyObject *mg_check_depths(PyCodeObject *code);
 
 #endif

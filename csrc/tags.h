@@ -20,7 +20,7 @@ uint64_t mg_tags_count(void);
  * new), and end. */
 typedef struct {
     uint64_t asked; /* how often the number had been asked for at the start */
-    uint64_t count, last;
+    uint64_t count;
 } MgNewTags;
 
 MgNewTags mg_tags_start(void);
@@ -29,12 +29,7 @@ void mg_tags_end(const MgNewTags *new);
 static inline void
 mg_tags_note(MgNewTags *new, PyObject *dict, uint64_t before)
 {
-    new->last = mg_dict_tag(dict);
-    new->count += new->last != before;
+    new->count += mg_dict_tag(dict) != before;
 }
-
-/* In a call of `callable` with these keywords: if the instruction that makes it is one like f(**kwargs), the dict that
- * CPython has made for it is of no account. */
-void mg_tags_note_call(PyObject *callable, PyObject *kwnames);
 
 #endif

@@ -5,7 +5,6 @@
 #include "wrapper.h"
 
 #include "callable.h"
-#include "tags.h"
 
 #include <structmember.h>
 
@@ -161,9 +160,6 @@ caller_call(PyObject *module, PyObject *const *args, size_t nargsf, PyObject *kw
     if (method == NULL) {
         PyErr_Format(PyExc_TypeError, "'%s' object is not callable", Py_TYPE(module)->tp_name);
         return NULL;
-    }
-    if (kwnames != NULL && mg_capture_current == NULL) {
-        mg_tags_note_call(module, kwnames);
     }
     if (MG_LIKELY(Py_IS_TYPE(method, &MgModuleCall_Type))) {
         target = Py_XNewRef(target_of((MgModuleCall *)method, module, &gets_module));
