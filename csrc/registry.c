@@ -47,6 +47,9 @@ mg_registry_is_token(PyObject *function)
 int
 mg_registry_guard(MgCapture *capture)
 {
+    if (capture->registered == NULL && (capture->registered = PyDict_New()) == NULL) {
+        return MG_ERR;
+    }
     PyObject *function = find_token();
     PyObject *token = function == NULL ? NULL : mg_answer_query(capture, function, NULL, 0, NULL);
     Py_XDECREF(token);
@@ -67,9 +70,6 @@ mg_registry_guard_match(MgCapture *capture, PyTypeObject *class)
 static int
 note(MgCapture *capture, PyObject *class, PyObject *abc)
 {
-    if (capture->registered == NULL && (capture->registered = PyDict_New()) == NULL) {
-        return -1;
-    }
     PyObject *pair = PyTuple_Pack(2, class, abc);
     PyObject *known = pair == NULL ? NULL : PyDict_GetItemWithError(capture->registered, pair);
     int answer = known == NULL ? -1 : known == Py_True;
@@ -170,7 +170,8 @@ note_each(const Asked *asked, PyObject *classes)
     if (!asked->is_subclass && asked->class == classes) { /* CPython asks no further */
         return 1;
     }
-    int can_tell = PyType_Check(subject) && (asked->is_subclass || tells_its_class((PyTypeObject *)asked->class));
+    int can_tell = asked->capture->registered != NULL && PyType_Check(subject) &&
+                   (asked->is_subclass || tells_its_class((PyTypeObject *)asked->class));
     if (can_tell && answers_like(abc, &PyType_Type)) {
         return PyType_IsSubtype((PyTypeObject *)subject, abc);
     }

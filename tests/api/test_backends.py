@@ -534,7 +534,13 @@ def test_backend_that_registers_classes():
         scale = options["scale"] if isinstance(options, collections.abc.Mapping) else 1
         return x * scale if not isinstance(x, (str, collections.abc.Sequence)) else x
 
-    x, compiled = torch.ones(3), magneto.compile(f, backend=backend)
-    for _ in range(3):
-        torch.testing.assert_close(compiled(x, {"scale": 2}), f(x, {"scale": 2}))
-    assert len(compilations) == 1
+    def g(x, options):
+        return x + isinstance(mine, Mine)
+
+    x, mine = torch.ones(3), Mine()
+    for function in (f, g):
+        compilations.clear()
+        compiled = magneto.compile(function, backend=backend)
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x, {"scale": 2}), function(x, {"scale": 2}))
+        assert len(compilations) == 1
