@@ -398,7 +398,7 @@ def main() -> int:
     )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--processes", type=int, default=2, help="for each cold measurement")
-    parser.add_argument("--only", default="", help="just the cases whose name has this in it")
+    parser.add_argument("--only", default="", help="just the cases whose name has one of these in it, by |")
     parser.add_argument("--backend", default="eager")
     for flag in ("--cold", "--memory", "--depth", "--profile"):
         parser.add_argument(flag, action="store_true")
@@ -413,7 +413,7 @@ def main() -> int:
     print(
         f"capture against torch.compile {torch.__version__}, backend {options.backend}, on {platform.machine()}"
     )
-    names = [name for name in (*CASES, *MODELS) if options.only in name]
+    names = [name for name in (*CASES, *MODELS) if any(part in name for part in options.only.split("|"))]
     plain = not (options.cold or options.memory or options.depth or options.profile)
     with torch.no_grad():
         warm_rows = cold_rows = []

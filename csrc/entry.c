@@ -882,9 +882,9 @@ mg_entry_forget_inputs(MgEntry *entry)
 
 /* ---- running ---- */
 
-/* The inputs of the graph, new references, in an array with one more place before it. NULL with an exception. */
+/* The inputs of the graph, borrowed, in an array with one more place before it. NULL with an exception. */
 static PyObject **
-take_inputs(MgEntry *entry, const MgRegisters *registers)
+borrow_inputs(MgEntry *entry, const MgRegisters *registers)
 {
     PyObject **room = entry->spare_inputs;
     entry->spare_inputs = NULL;
@@ -897,6 +897,25 @@ take_inputs(MgEntry *entry, const MgRegisters *registers)
     }
     mg_guard_inputs(&entry->guards, registers, room + 1);
     return room + 1;
+}
+
+/* The same, as new references. */
+static PyObject **
+take_inputs(MgEntry *entry, const MgRegisters *registers)
+{
+    PyObject **inputs = borrow_inputs(entry, registers);
+    for (int i = 0; inputs != NULL && i < entry->input_count; i++) {
+        Py_INCREF(inputs[i]);
+    }
+    return inputs;
+}
+
+/* 1 if a callable takes references to its arguments before it runs any code: Python's functions do. */
+static int
+takes_references(PyObject *callable)
+{
+    return callable != NULL && Py_IS_TYPE(callable, &PyFunction_Type) &&
+           ((PyFunctionObject *)callable)->vectorcall == _PyFunction_Vectorcall;
 }
 
 /* Gives the array back, once its references are taken out or dropped. */
@@ -921,13 +940,13 @@ drop_inputs(MgEntry *entry, PyObject **inputs)
     give_inputs(entry, inputs);
 }
 
-/* Runs what the backend compiled. Takes the inputs. */
+/* Runs what the backend compiled. Takes the inputs, unless they are borrowed. */
 static int
-call_compiled(MgEntry *entry, PyObject **inputs, PyObject **outputs)
+call_compiled(MgEntry *entry, PyObject **inputs, int is_borrowed, PyObject **outputs)
 {
     PyObject *result =
         PyObject_Vectorcall(entry->compiled, inputs, (size_t)entry->input_count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    drop_inputs(entry, inputs);
+    (is_borrowed ? give_inputs : drop_inputs)(entry, inputs);
     PyObject *sequence = result == NULL ? NULL : PySequence_Fast(result, "a compiled graph must give a tuple or list");
     Py_XDECREF(result);
     if (sequence == NULL) {
@@ -1037,7 +1056,10 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     }
     uint64_t start = MG_UNLIKELY(entry->profile.is_on) ? mg_entry_clock() : 0;
     int give_up = 0, has_graph = entry->compiled != NULL || entry->node_count > 0;
-    PyObject **inputs = has_graph ? take_inputs(entry, found) : NULL; /* the registers are borrowed up to here */
+    int is_borrowed = entry->manager_count == 0 && takes_references(entry->compiled);
+    PyObject **inputs = !has_graph    ? NULL
+                        : is_borrowed ? borrow_inputs(entry, found)
+                                      : take_inputs(entry, found); /* the registers are borrowed up to here */
     int status = has_graph && inputs == NULL ? MG_ERR : entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
     if (status < 0) { /* the exception goes to the caller */
         if (inputs != NULL) {
@@ -1045,7 +1067,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
         }
     }
     else if (entry->compiled != NULL) {
-        status = call_compiled(entry, inputs, outputs);
+        status = call_compiled(entry, inputs, is_borrowed, outputs);
     }
     else if (has_graph) {
         status = mg_replay_run(entry, inputs, outputs, &give_up);

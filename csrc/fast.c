@@ -106,7 +106,9 @@ struct MgFast {
     int *fill; /* pinned steps whose registers are needed */
     int fill_count;
     PyObject **inputs; /* borrowed: pinned inputs of the graph, NULL for live ones */
-    PyObject **kept;   /* strong: objects that would else not be sure to stay what they are */
+    int *live_inputs;  /* which those are */
+    int live_input_count;
+    PyObject **kept; /* strong: objects that would else not be sure to stay what they are */
     int kept_count;
 };
 
@@ -593,6 +595,9 @@ collect_fill(Maker *maker, uint8_t *filled)
     for (int i = 0; i < program->input_count; i++) {
         int step = program->inputs[i];
         fast->inputs[i] = maker->plans[step].pinned ? maker->registers[step] : NULL;
+        if (fast->inputs[i] == NULL) {
+            fast->live_inputs[fast->live_input_count++] = i;
+        }
     }
 }
 
@@ -722,10 +727,11 @@ mg_fast_arm(MgProgram *program, PyObject *const *registers)
     fast->late = PyMem_Malloc(sizeof(int) * checks);
     fast->fill = PyMem_Malloc(sizeof(int) * size);
     fast->inputs = PyMem_Malloc(sizeof(PyObject *) * (size_t)(program->input_count + 1));
+    fast->live_inputs = PyMem_Malloc(sizeof(int) * (size_t)(program->input_count + 1));
     fast->kept = PyMem_Malloc(sizeof(PyObject *) * size);
     if (fast->values != NULL && fast->pinned != NULL && has_words && fast->members != NULL && fast->live != NULL &&
         fast->ops != NULL && fast->tensors != NULL && fast->late != NULL && fast->fill != NULL &&
-        fast->inputs != NULL && fast->kept != NULL) {
+        fast->inputs != NULL && fast->live_inputs != NULL && fast->kept != NULL) {
         Maker maker = {.program = program, .registers = registers, .fast = fast, .plans = plans};
         make(&maker, marks, marks + checks);
         program->fast = fast;
@@ -1026,10 +1032,14 @@ mg_fast_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registe
     return good;
 }
 
-PyObject *const *
-mg_fast_inputs(const MgFast *fast)
+void
+mg_fast_inputs(const MgFast *fast, const MgProgram *program, PyObject *const *values, PyObject **inputs)
 {
-    return fast->inputs;
+    memcpy(inputs, fast->inputs, sizeof(PyObject *) * (size_t)program->input_count);
+    for (int k = 0; k < fast->live_input_count; k++) {
+        int i = fast->live_inputs[k];
+        inputs[i] = values[program->inputs[i]];
+    }
 }
 
 MgFastSize
@@ -1100,6 +1110,7 @@ free_one(MgFast *fast)
     PyMem_Free(fast->aparts);
     PyMem_Free(fast->fill);
     PyMem_Free(fast->inputs);
+    PyMem_Free(fast->live_inputs);
     for (int i = 0; i < fast->kept_count; i++) {
         Py_XDECREF(fast->kept[i]);
     }

@@ -15,8 +15,8 @@ void mg_fast_arm(MgProgram *program, PyObject *const *registers);
  * *failed says which. MG_FAST_UNKNOWN, or -1 with an exception. */
 int mg_fast_run(MgProgram *program, PyObject *const *arguments, MgRegisters *registers, int *failed);
 
-/* The inputs of the graph that are pinned, borrowed; NULL for those that are in their registers. */
-PyObject *const *mg_fast_inputs(const MgFast *fast);
+/* The inputs of the graph, borrowed: those that are pinned, and those that are in their registers. */
+void mg_fast_inputs(const MgFast *fast, const MgProgram *program, PyObject *const *values, PyObject **inputs);
 
 /* How much of it there is: words, live steps and checks, tensors; and how often no dict had changed. */
 typedef struct {

@@ -403,9 +403,6 @@ compare_ways(MgProgram *program, PyObject *const *arguments, const MgRegisters *
                 result = MG_ERR;
             }
         }
-        for (int i = 0; i < program->input_count; i++) {
-            Py_DECREF(inputs[i]);
-        }
     }
     PyMem_Free(inputs);
     PyMem_Free(all);
@@ -526,10 +523,12 @@ mg_guard_give_room(MgProgram *program, PyObject **room)
 void
 mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject **inputs)
 {
-    PyObject *const *pinned = registers->fast == NULL ? NULL : mg_fast_inputs(registers->fast);
+    if (registers->fast != NULL) {
+        mg_fast_inputs(registers->fast, program, registers->values, inputs);
+        return;
+    }
     for (int i = 0; i < program->input_count; i++) {
-        PyObject *input = pinned == NULL ? NULL : pinned[i];
-        inputs[i] = Py_NewRef(input != NULL ? input : registers->values[program->inputs[i]]);
+        inputs[i] = registers->values[program->inputs[i]];
     }
 }
 

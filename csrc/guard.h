@@ -22,7 +22,7 @@ int mg_guard_run_all(MgProgram *program, PyObject *const *arguments, PyObject **
  * these guards, and all others hold, it is made to hold. 1 if it was, 0 or -1; may run any code. */
 int mg_guard_renew(MgProgram *program, PyObject *const *arguments, int failed);
 
-/* The inputs of the graph; new references. */
+/* The inputs of the graph, borrowed. */
 void mg_guard_inputs(const MgProgram *program, const MgRegisters *registers, PyObject **inputs);
 
 /* Room for registers, and giving it back when they are no longer used: that may run any code. NULL with an exception. */

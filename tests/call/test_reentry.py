@@ -224,3 +224,64 @@ def test_key_whose_comparison_runs_code() -> None:
                 assert function(X, held, table).tolist() == (X + expected).tolist(), i
                 counts.append(calls)
             assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.usefixtures("_mode")
+@pytest.mark.parametrize("kind", ["function", "signature", "generator", "method"])
+def test_graph_that_drops_its_own_inputs(kind: str) -> None:
+    """What the backend gives may be a function of Python, which is given borrowed inputs, or anything else."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.full((2, 3), 2.0))
+            self.b = torch.nn.Parameter(torch.full((3,), 0.5))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.w + self.b
+
+    net = Net()
+    seen: list[float] = []
+
+    def replace() -> None:
+        net.w = torch.nn.Parameter(net.w.detach() + 1)
+        net.b = torch.nn.Parameter(net.b.detach() + 1)
+        gc.collect()
+        for _ in range(100):
+            torch.full((2, 3), -1.0)
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        def starred(*args: Any) -> Any:
+            replace()
+            seen.append(sum(float(a.detach().sum()) for a in args))
+            return graph.forward(*args)
+
+        def named(a: Any, b: Any, c: Any) -> Any:
+            replace()
+            seen.append(sum(float(t.detach().sum()) for t in (a, b, c)))
+            return graph.forward(a, b, c)
+
+        def lazily(*args: Any) -> Any:
+            yield starred(*args)[0]
+
+        class Bound:
+            def run(self, *args: Any) -> Any:
+                return starred(*args)
+
+        if kind == "generator":
+            return lambda *args: tuple(lazily(*args))
+        return {"function": starred, "signature": named, "method": Bound().run}[kind]
+
+    compiled: Any = magneto.compile(net, backend=backend)
+    for i in range(6):
+        x = X + i
+        expected = (x * (i + 2.0) + (i + 0.5)).tolist()
+        assert compiled(x).tolist() == expected
+        assert seen[-1] == float(x.sum()) + 6 * (i + 2.0) + 3 * (i + 0.5)
+
+
+def test_graph_with_another_number_of_arguments_is_an_error() -> None:
+    compiled: Any = magneto.compile(lambda x, y: x + y, backend=lambda graph, inputs: lambda a: (a,))
+    for _ in range(3):
+        with pytest.raises(TypeError, match="positional argument"):
+            compiled(X, X + 1)
