@@ -154,7 +154,8 @@ lint: build ## ruff, mypy --strict, clang-format; clang-tidy and cppcheck where 
 	@if command -v cppcheck >/dev/null; then \
 	  echo "cppcheck csrc"; \
 	  cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
-	    --suppress=missingIncludeSystem --suppress=internalAstError -DMG_CHECKS=1 -DPY_VERSION_HEX=0x030b0000 csrc; \
+	    --suppress=missingIncludeSystem --suppress=internalAstError -DMG_CHECKS=1 -DPY_VERSION_HEX=0x030b0000 \
+	    '-DPy_RETURN_NONE=return Py_NewRef(Py_None)' csrc; \
 	else echo "cppcheck is not installed: left out"; fi
 
 format: venv ## lay out the Python and C files as `lint` wants them

@@ -277,7 +277,8 @@ bind(MgCapture *capture, PyObject *owner, PyTypeObject *type, PyObject *name, Py
         Py_XDECREF(exposed);
         return result;
     }
-    return mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name) < 0 ? NULL : NULL;
+    mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, type->tp_name);
+    return NULL;
 }
 
 /* Which item of the tuple a field's descriptor gives, -1 if it gives none. */

@@ -94,7 +94,7 @@ bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize
         }
         for (Py_ssize_t i = 0; i < extra; i++) {
             Py_ssize_t from = positional + i;
-            PyTuple_SET_ITEM(bound->rest, i, Py_NewRef(from < offset ? self : args[from - offset]));
+            PyTuple_SET_ITEM(bound->rest, i, Py_NewRef(self != NULL && from < offset ? self : args[from - offset]));
         }
         bound->values[positional + named] = bound->rest;
     }
@@ -134,7 +134,7 @@ bind(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize
     for (int i = 0; i < positional; i++) {
         if (bound->values[i] == NULL) {
             Py_ssize_t at = i - (positional - default_count);
-            if (at < 0) {
+            if (defaults == NULL || at < 0) {
                 return 0;
             }
             bound->values[i] = PyTuple_GET_ITEM(defaults, at);

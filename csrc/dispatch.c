@@ -144,7 +144,7 @@ make_question(const MgProgram *program, const MgCheck *check, Question *question
         }
         ids[depth++] = i;
     }
-    if (program->steps[ids[depth - 1]].source.kind != MG_SOURCE_LOCAL) {
+    if (depth == 0 || program->steps[ids[depth - 1]].source.kind != MG_SOURCE_LOCAL) {
         return 0;
     }
     question->kind = check->kind;

@@ -339,6 +339,9 @@ fate_of(Maker *maker, const MgCheck *check)
     if (!plan->pinned) {
         return FATE_LIVE;
     }
+    if (value == NULL) {
+        return check->kind == MG_GUARD_ABSENT ? FATE_NONE : FATE_LIVE;
+    }
     switch (check->kind) {
         case MG_GUARD_TYPE:
             if (has_mutable_type(value) && !mg_torch_is_tensor(value)) { /* of tensors it is checked with the rest */
@@ -376,7 +379,7 @@ add_word(MgFast *fast, const void *address, uint64_t expected, int owner, int is
     Op *op = fast->op_count == 0 ? NULL : &fast->ops[fast->op_count - 1];
     if (op == NULL || op->kind != OP_WORDS) {
         op = &fast->ops[fast->op_count++];
-        *op = (Op){.kind = OP_WORDS, .first = fast->words.count, .firm = fast->firm.count};
+        *op = (Op){.kind = OP_WORDS, .first = fast->words.count, .firm = fast->firm.count}; /* NOLINT: there is room */
     }
     op->count++;
     add_to(&fast->words, address, expected, owner);
@@ -719,7 +722,7 @@ mg_fast_arm(MgProgram *program, PyObject *const *registers)
     fast->values = PyMem_Malloc(sizeof(PyObject *) * size);
     fast->pinned = PyMem_Calloc(size, 1);
     fast->calm = MG_TAGS_UNKNOWN;
-    int has_words = make_words(&fast->words, size * 3) & make_words(&fast->firm, size * 3);
+    int has_words = make_words(&fast->words, size * 3) && make_words(&fast->firm, size * 3);
     fast->members = PyMem_Malloc(sizeof(int) * size);
     fast->live = PyMem_Malloc(sizeof(int) * checks);
     fast->ops = PyMem_Malloc(sizeof(Op) * size * 4);

@@ -121,6 +121,15 @@ done:
 
 /* ---- running ---- */
 
+static int
+have_same_bits(double a, double b)
+{
+    uint64_t bits[2];
+    memcpy(&bits[0], &a, sizeof(double));
+    memcpy(&bits[1], &b, sizeof(double));
+    return bits[0] == bits[1];
+}
+
 /* Equality of plain values of one type, with no Python code. */
 static int
 same_value(PyObject *value, PyObject *expected)
@@ -148,11 +157,11 @@ same_value(PyObject *value, PyObject *expected)
         type = type->tp_base; /* a Python class over a number or a string: the value, with no code of the class */
     }
     if (type == &PyFloat_Type) { /* by bits: -0.0 is not 0.0, and nan is nan */
-        double a = PyFloat_AS_DOUBLE(value), b = PyFloat_AS_DOUBLE(expected);
-        return memcmp(&a, &b, sizeof(double)) == 0;
+        return have_same_bits(PyFloat_AS_DOUBLE(value), PyFloat_AS_DOUBLE(expected));
     }
     if (type == &PyComplex_Type) {
-        return memcmp(&((PyComplexObject *)value)->cval, &((PyComplexObject *)expected)->cval, sizeof(Py_complex)) == 0;
+        Py_complex a = ((PyComplexObject *)value)->cval, b = ((PyComplexObject *)expected)->cval;
+        return have_same_bits(a.real, b.real) && have_same_bits(a.imag, b.imag);
     }
     if (mg_rules_is_value_type(Py_TYPE(expected))) {
         PyObject *a = PyObject_CallMethodNoArgs(value, MG_STRING("tobytes"));

@@ -270,7 +270,7 @@ execute(const MgNode *node, MgOperation *operation, PyObject **values)
     }
     if (ready == total && result == NULL) {
         size_t nargsf = (size_t)operation->count | PY_VECTORCALL_ARGUMENTS_OFFSET;
-        result = operation->binary != NULL ? operation->binary(args[1], args[2])
+        result = operation->binary != NULL ? operation->binary(args[1], args[2]) /* NOLINT: it has two */
                  : node->kind == MG_NODE_METHOD
                      ? PyObject_VectorcallMethod(node->target, args + 1, nargsf, operation->kwnames)
                      : PyObject_Vectorcall(node->target, args + 1, nargsf, operation->kwnames);

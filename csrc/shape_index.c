@@ -149,7 +149,7 @@ pick(const Subscript *subscript, MgShape *out)
 {
     const MgShape *view = &subscript->view;
     MgShape index = {.index = -1};
-    int first = -1, last = -1, order[MG_SHAPE_DIMS], at = 0;
+    int first = -1, last = -1, order[MG_SHAPE_DIMS] = {0}, at = 0;
     MG_TRY(mg_layout_broadcast(&index, (MgShape *const *)subscript->tensors, view->dim));
     for (int i = 0; i < view->dim; i++) {
         if (subscript->tensors[i] != NULL) {

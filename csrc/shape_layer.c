@@ -171,7 +171,7 @@ einsum(MgShapeCall *call)
             while (*text == ' ') {
                 text++;
             }
-            int label = *text;
+            int label = (unsigned char)*text;
             MG_NEED(label > 0 && Py_ISALPHA(label) && !seen[label]);
             MG_NEED(k == 0 || !in_left[label] || sizes[label] == tensors[k]->size[i]);
             sizes[label] = tensors[k]->size[i];
@@ -189,7 +189,7 @@ einsum(MgShapeCall *call)
     }
     int part = 0, summed = 0;
     for (; *text != '\0'; text++) {
-        int label = *text;
+        int label = (unsigned char)*text;
         if (label == ' ') {
             continue;
         }

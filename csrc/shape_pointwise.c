@@ -161,7 +161,7 @@ unary(MgShapeCall *call)
     MgShape *tensors[1];
     MG_TRY(mg_shape_tensor(call, call->args[0], &tensors[0]));
     if (call->rule->data & FLAG_SECOND) { /* F.relu(x, inplace=True) and its like; other arguments are numbers */
-        MgNumber numbers[MG_SHAPE_ARGS];
+        MgNumber numbers[MG_SHAPE_ARGS] = {0};
         const char *end = strchr(call->rule->signature, ' ');
         for (int i = 1; end != NULL; i++, end = strchr(end + 1, ' ')) {
             int flag;
@@ -197,7 +197,7 @@ static int
 binary(MgShapeCall *call)
 {
     MgShape *tensors[2];
-    MgNumber numbers[2], alpha;
+    MgNumber numbers[2] = {0}, alpha;
     int count;
     MG_TRY(read_operands(call, 0, 2, tensors, numbers, &count));
     MgDtype common = mg_dtype_common(tensors, 2, numbers, count, call->standard);
@@ -219,7 +219,7 @@ static int
 divide(MgShapeCall *call)
 {
     MgShape *tensors[2];
-    MgNumber numbers[2];
+    MgNumber numbers[2] = {0};
     int count;
     MG_TRY(read_operands(call, 0, 2, tensors, numbers, &count));
     MG_NEED(tensors[0] != NULL || !call->in_place);
@@ -238,7 +238,7 @@ static int
 power(MgShapeCall *call)
 {
     MgShape *tensors[2];
-    MgNumber numbers[2];
+    MgNumber numbers[2] = {0};
     int count;
     MG_TRY(read_operands(call, 0, 2, tensors, numbers, &count));
     MG_NEED(tensors[0] != NULL || !call->in_place);
@@ -257,7 +257,7 @@ static int
 clamp(MgShapeCall *call)
 {
     MgShape *tensors[3] = {NULL, NULL, NULL};
-    MgNumber numbers[2];
+    MgNumber numbers[2] = {0};
     int count = 0;
     MG_TRY(mg_shape_tensor(call, call->args[0], &tensors[0]));
     MG_NEED(call->args[1] != NULL || call->args[2] != NULL);
@@ -285,7 +285,7 @@ static int
 choose(MgShapeCall *call)
 {
     MgShape *tensors[3];
-    MgNumber numbers[2];
+    MgNumber numbers[2] = {0};
     int count;
     MG_TRY(read_operands(call, 1, 2, tensors + 1, numbers, &count));
     MG_TRY(mg_shape_tensor(call, call->args[0], &tensors[0]));

@@ -514,9 +514,12 @@ static int
 expose_factory(MgCapture *capture, MgRecord *record, PyObject *shadow)
 {
     MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ATTR, record->source, mg_shadow_factory, 0);
+    if (source == NULL) {
+        return MG_ERR;
+    }
     PyObject *factory = mg_source_load(source, record->object, NULL);
     if (factory == NULL) {
-        return source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL);
+        return mg_capture_guard(capture, MG_GUARD_ABSENT, source, NULL);
     }
     PyObject *view = mg_world_reach(capture, factory, source);
     if (view != NULL && !mg_route_is_factory(capture, view)) { /* C code would call it behind the rules' back */
