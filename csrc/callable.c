@@ -760,6 +760,13 @@ call_plainly(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *k
 
 /* ---- stances ---- */
 
+/* 1 if a stance makes captures errors: what was captured in vain before is then left to CPython. */
+static int
+is_strict(MgStance stance)
+{
+    return stance == MG_STANCE_FAIL_ON_RECOMPILE || stance == MG_STANCE_SKIP_GUARDS;
+}
+
 /* Whether a call that no entry fits is to be captured: not under a mode of the program's, which would see how that is
  * done. 1 if it is, 0 if it is to be made in CPython, -1 with an exception. */
 static int
@@ -864,6 +871,10 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         if (found != 0) {
             goto done;
         }
+    }
+    if (is_strict(stance) && self->entry_count == 0 && (self->plain || self->failures > 0)) {
+        result = call_plainly(self, args, nargsf, kwnames);
+        goto done;
     }
     int wanted = fits == 0 ? 1 : may_capture(self, stance, (PyCodeObject *)PyFunction_GET_CODE(function));
     if (wanted < 0) {
@@ -1154,6 +1165,10 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     }
     if (found == 0 || found == 2) {
         MgStance stance = mg_stance_get();
+        point = find_point(self, frame, offset, depth, empty);
+        if (point != NULL && is_strict(stance) && point->entry_count == 0 && point->failures > 0) {
+            return MG_CONTINUE_PLAIN;
+        }
         int wanted =
             may_capture(self, stance == MG_STANCE_EAGER_THEN_COMPILE ? MG_STANCE_DEFAULT : stance, frame->f_code);
         if (wanted <= 0) {

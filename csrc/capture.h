@@ -18,6 +18,7 @@ typedef enum {
     MG_KIND_TENSOR,   /* as a twin */
     MG_KIND_CONSTANT, /* as itself, guarded by identity: function, class, module, builtin */
     MG_KIND_FUNCTION, /* as itself, guarded by its code: a function that may be made anew for each call */
+    MG_KIND_VALUE,    /* as itself, guarded by its value: a slice or range of numbers */
     MG_KIND_INSTANCE, /* as itself; reads are guarded one by one, writes held back */
     MG_KIND_TUPLE,    /* as itself; items are guarded when they are used */
     MG_KIND_LIST,     /* as itself for single reads, as a shadow otherwise; the same for the next two */
@@ -157,6 +158,7 @@ struct MgCapture {
     int wrote;         /* a tensor from outside was written to, or one that may share its memory */
     int first_write;   /* no node before this one did that */
     int asks_leaves;   /* it may matter which tensors are leaves */
+    MgSource *nan;     /* borrowed: where the first NaN was met; or NULL */
     MgCapture *outer;  /* borrowed: of a trial, the capture that wants to know what a function does; see answer.c */
 
     /* breaks; see exit.c */

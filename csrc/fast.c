@@ -815,7 +815,7 @@ run_group(MgProgram *program, Group *group, PyObject **values, int *failed)
     const MgStep *step = &program->steps[group->head];
     PyObject *dict = values[group->head];
     if (step->source.kind == MG_SOURCE_DICT) {
-        PyObject *owner = values[step->base];
+        PyObject *owner = fast->pinned[step->base] ? fast->values[step->base] : values[step->base];
         dict = owner == NULL ? NULL : mg_instance_dict(owner);
         values[group->head] = dict;
         if (dict == NULL) {

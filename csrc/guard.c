@@ -163,6 +163,17 @@ same_value(PyObject *value, PyObject *expected)
         Py_complex a = ((PyComplexObject *)value)->cval, b = ((PyComplexObject *)expected)->cval;
         return have_same_bits(a.real, b.real) && have_same_bits(a.imag, b.imag);
     }
+    if (type == &PyRange_Type || type == &PySlice_Type) {
+        PyObject *const names[] = {MG_STRING("start"), MG_STRING("stop"), MG_STRING("step")};
+        int same = 1;
+        for (size_t i = 0; same > 0 && i < Py_ARRAY_LENGTH(names); i++) {
+            PyObject *a = PyObject_GetAttr(value, names[i]), *b = PyObject_GetAttr(expected, names[i]);
+            same = a == NULL || b == NULL ? -1 : same_value(a, b);
+            Py_XDECREF(a);
+            Py_XDECREF(b);
+        }
+        return same;
+    }
     if (mg_rules_is_value_type(Py_TYPE(expected))) {
         PyObject *a = PyObject_CallMethodNoArgs(value, MG_STRING("tobytes"));
         PyObject *b = a == NULL ? NULL : PyObject_CallMethodNoArgs(expected, MG_STRING("tobytes"));
@@ -203,7 +214,7 @@ same_keys(PyObject *dict, PyObject *keys)
             return same;
         }
     }
-    return i == size;
+    return mg_dict_is_walked(dict, &walk, i);
 }
 
 /* 1 if the first `count` of some registers hold distinct objects, and none of them one of the rest. */
@@ -299,7 +310,7 @@ mg_guard_check(MgCheck *check, PyObject **registers)
         case MG_GUARD_IDENTITY:
             return value == check->expected;
         case MG_GUARD_WEAK:
-            return value == PyWeakref_GET_OBJECT(check->expected);
+            return value == PyWeakref_GET_OBJECT(check->expected) && value != Py_None; /* None if it has gone */
         case MG_GUARD_VALUE:
             return same_value(value, check->expected);
         case MG_GUARD_LENGTH:
@@ -509,6 +520,9 @@ mg_guard_take_room(MgProgram *program)
         if (room == NULL) {
             PyErr_NoMemory();
         }
+    }
+    if (MG_CHECKS && room != NULL) { /* so that it is seen if a register is used that was not loaded */
+        memset(room, 0xdb, sizeof(PyObject *) * (size_t)program->step_count);
     }
     return room;
 }

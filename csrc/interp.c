@@ -1482,7 +1482,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     }
 
     OP(RAISE_VARARGS) {
-        STOP_IF(capture != NULL && oparg == 0 && mg_capture_handles(capture) < 0);
+        STOP_IF(capture != NULL &&
+                (oparg == 0 ? mg_capture_handles(capture) : mg_trace_raises(capture, PEEK(oparg))) < 0);
         PyObject *cause = oparg == 2 ? POP() : NULL;
         PyObject *exc = oparg >= 1 ? POP() : NULL;
         if (mg_except_raise(tstate, exc, cause)) {

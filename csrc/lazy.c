@@ -8,6 +8,8 @@
  * Only instructions of the root frame can meet such a copy: it counts before it is passed to any function. */
 #include "lazy.h"
 
+#include <math.h>
+
 struct MgLazy {
     PyObject *copy;   /* strong */
     PyObject *value;  /* borrowed: what the arguments of the capture hold */
@@ -18,8 +20,8 @@ struct MgLazy {
 int
 mg_lazy_fits(PyObject *value)
 {
-    /* there is only one empty string */
-    return PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+    /* there is only one empty string, and a NaN is equal to nothing but itself */
+    return PyLong_CheckExact(value) || (PyFloat_CheckExact(value) && !isnan(PyFloat_AS_DOUBLE(value))) ||
            (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) > 0);
 }
 

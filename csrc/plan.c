@@ -197,7 +197,8 @@ add_dict(MgPlanner *planner, PyObject *value, PyObject *dict, PyObject *type)
     int node = add_compound(planner, value, MG_PLAN_DICT, type, 2 * (int)PyDict_GET_SIZE(dict));
     MgDictWalk walk = {0};
     PyObject *key, *item;
-    for (int i = 0; node >= 0 && mg_dict_next(dict, &walk, &key, &item); i += 2) {
+    int i = 0;
+    for (; node >= 0 && i < 2 * PyDict_GET_SIZE(dict) && mg_dict_next(dict, &walk, &key, &item); i += 2) {
         if (set_part(planner, node, i, key) < 0) {
             return -1;
         }
@@ -208,7 +209,7 @@ add_dict(MgPlanner *planner, PyObject *value, PyObject *dict, PyObject *type)
             return -1;
         }
     }
-    return node;
+    return node >= 0 && !mg_dict_is_walked(dict, &walk, i / 2) ? refuse(planner, value) : node;
 }
 
 /* The slots that the classes of an instance define: (descriptor, value) pairs that are set. New list. */

@@ -771,7 +771,7 @@ mg_rules_truth(MgCapture *capture, PyObject *value)
     MgRecord *record = mg_world_record(capture, value);
     if (record != NULL && record->kind != MG_KIND_INSTANCE && record->kind != MG_KIND_CONSTANT &&
         record->kind != MG_KIND_FUNCTION && record->kind != MG_KIND_CELL && record->kind != MG_KIND_OPAQUE &&
-        record->kind != MG_KIND_METHOD &&
+        record->kind != MG_KIND_METHOD && record->kind != MG_KIND_VALUE &&
         !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) { /* a container: true if it has a length */
         Py_ssize_t length = mg_world_length(capture, value);
         return length < 0 ? -1 : length > 0;
@@ -1603,9 +1603,11 @@ call_weakref(MgCapture *capture, PyObject *reference)
         return lives < 0 ? NULL : unknown_call(capture, reference);
     }
     PyObject *view = mg_world_touch(capture, Py_NewRef(object));
-    if (view != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, object) < 0) {
+    PyObject *weak = view == NULL ? NULL : PyWeakref_NewRef(object, NULL); /* the entry must not keep it alive */
+    if (weak == NULL || mg_capture_guard(capture, MG_GUARD_WEAK, record->source, weak) < 0) {
         Py_CLEAR(view);
     }
+    Py_XDECREF(weak);
     return view;
 }
 

@@ -89,6 +89,13 @@ mg_dict_next(PyObject *dict, MgDictWalk *walk, PyObject **key, PyObject **value)
     return 1;
 }
 
+int
+mg_dict_is_walked(PyObject *dict, const MgDictWalk *walk, Py_ssize_t count)
+{
+    return count == PyDict_GET_SIZE(dict) &&
+           (!PyODict_Check(dict) || (walk->started ? walk->node : ((Ordered *)dict)->first) == NULL);
+}
+
 /* 1 if the layouts above are those of this CPython. */
 static int
 layouts_hold(void)

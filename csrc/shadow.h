@@ -33,6 +33,9 @@ typedef struct {
 } MgDictWalk;
 int mg_dict_next(PyObject *dict, MgDictWalk *walk, PyObject **key, PyObject **value);
 
+/* 1 if a walk that gave so many items gave all: dict's own methods can part the items of an OrderedDict from its order. */
+int mg_dict_is_walked(PyObject *dict, const MgDictWalk *walk, Py_ssize_t count);
+
 /* Deques. The item is borrowed, NULL if there is none; the limit is -1 if there is none. */
 PyObject *mg_deque_item(PyObject *deque, Py_ssize_t index);
 Py_ssize_t mg_deque_limit(PyObject *deque);

@@ -355,9 +355,21 @@ mg_trace_escape(MgCapture *capture, PyObject **slots, Py_ssize_t count)
 }
 
 int
+mg_trace_raises(MgCapture *capture, PyObject *exception)
+{
+    if (PyExceptionInstance_Check(exception) && mg_world_record(capture, exception) != NULL) {
+        return mg_capture_abort(capture, MG_REASON_STORE, "the traceback of an exception from outside");
+    }
+    return MG_OK;
+}
+
+int
 mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right)
 {
     if (mg_trace_used(capture, left) < 0 || mg_trace_used(capture, right) < 0) {
+        return MG_ERR;
+    }
+    if (mg_world_guard_values(capture, left, right) < 0) {
         return MG_ERR;
     }
     if (mg_world_identity(capture, left) == mg_world_identity(capture, right)) {
@@ -630,17 +642,97 @@ mg_trace_load_classderef(MgCapture *capture, MgFrame *frame, int slot)
     return value;
 }
 
+/* The whole name of a module, given relative to the package of the code that imports it. New; NULL if capture stops. */
+static PyObject *
+absolute_name(MgCapture *capture, MgFrame *frame, PyObject *name, int level)
+{
+    if (level == 0) {
+        return Py_NewRef(name);
+    }
+    PyObject *package = mg_world_load_global(capture, frame, MG_STRING("__package__")), *whole = NULL;
+    Py_ssize_t end = package != NULL && PyUnicode_Check(package) ? PyUnicode_GET_LENGTH(package) : -1;
+    for (; end > 0 && level > 1; level--) {
+        end = PyUnicode_FindChar(package, '.', 0, end, -1);
+    }
+    PyObject *base = end > 0 ? PyUnicode_Substring(package, 0, end) : NULL;
+    if (base != NULL) {
+        whole = PyUnicode_GET_LENGTH(name) == 0 ? Py_NewRef(base) : PyUnicode_FromFormat("%U.%U", base, name);
+    }
+    else if (!PyErr_Occurred()) {
+        mg_capture_abort(capture, MG_REASON_IMPORT, "%U", name);
+    }
+    Py_XDECREF(package);
+    Py_XDECREF(base);
+    return whole;
+}
+
+/* What a dict from outside has at a name, which is guarded. New; NULL if there is nothing, or with an exception. */
+static PyObject *
+read_name(MgCapture *capture, PyObject *dict, PyObject *name)
+{
+    PyObject *value = NULL;
+    int found = mg_world_pin(capture, dict) == NULL ? -1 : mg_world_find_item(capture, dict, name, &value);
+    return found == 1 ? value : NULL;
+}
+
+/* A module that has been imported, which is guarded. New; NULL if capture stops. */
+static PyObject *
+find_module(MgCapture *capture, PyObject *name)
+{
+    PyObject *module = read_name(capture, PyImport_GetModuleDict(), name);
+    if (module == Py_None || (module == NULL && !PyErr_Occurred())) {
+        Py_CLEAR(module);
+        mg_capture_abort(capture, MG_REASON_IMPORT, "%U", name);
+    }
+    return module;
+}
+
+/* 1 if a module has all these names, so that importing them from it does nothing more. */
+static int
+has_names(PyObject *module, PyObject *names)
+{
+    PyObject *dict = PyModule_Check(module) ? PyModule_GetDict(module) : NULL;
+    int has = dict != NULL && PyTuple_Check(names);
+    for (Py_ssize_t i = 0; has > 0 && i < PyTuple_GET_SIZE(names); i++) {
+        has = PyDict_Contains(dict, PyTuple_GET_ITEM(names, i));
+    }
+    return has;
+}
+
 PyObject *
 mg_trace_import_name(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, PyObject *name, PyObject *fromlist,
                      PyObject *level)
 {
-    PyObject *modules = PyImport_GetModuleDict();
-    if (PyLong_Check(level) && PyLong_AsLong(level) == 0 && PyDict_GetItemWithError(modules, name) == NULL) {
+    PyObject *function = read_name(capture, frame->f_builtins, MG_STRING("__import__"));
+    int depth = function == tstate->interp->import_func && PyLong_Check(level) ? (int)PyLong_AsLong(level) : -1;
+    Py_XDECREF(function);
+    if (depth < 0 && !PyErr_Occurred()) {
         mg_capture_abort(capture, MG_REASON_IMPORT, "%U", name);
-        return NULL;
     }
-    capture->suspended++;
-    PyObject *module = mg_ops_import_name(tstate, frame, name, fromlist, level);
-    capture->suspended--;
+    PyObject *whole = depth < 0 ? NULL : absolute_name(capture, frame, name, depth);
+    PyObject *module = whole == NULL ? NULL : find_module(capture, whole);
+    int has_list = fromlist == Py_None ? 0 : module == NULL ? 0 : PyObject_IsTrue(fromlist);
+    if (module != NULL && has_list == 0) { /* what is bound is the outermost package */
+        Py_ssize_t dot = PyUnicode_FindChar(whole, '.', 0, PyUnicode_GET_LENGTH(whole), 1);
+        PyObject *first = dot < 0 ? NULL : PyUnicode_Substring(whole, 0, dot);
+        if (dot != -1) {
+            Py_SETREF(module, first == NULL ? NULL : find_module(capture, first));
+        }
+        Py_XDECREF(first);
+    }
+    else if (module != NULL) {
+        int has = has_list < 0 ? -1 : has_names(module, fromlist);
+        if (has == 0) { /* a submodule, or one that a lazy module loads now */
+            capture->suspended++;
+            PyObject *real = mg_ops_import_name(tstate, frame, name, fromlist, level);
+            capture->suspended--;
+            has = real == NULL ? -1 : 1;
+            Py_XDECREF(real);
+        }
+        if (has < 0) {
+            Py_CLEAR(module);
+        }
+    }
+    Py_XDECREF(whole);
     return module;
 }

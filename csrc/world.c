@@ -21,6 +21,7 @@
 #include "symbol.h"
 #include "worldbase.h"
 
+#include <math.h>
 #include <structmember.h>
 
 /* ---- kinds ---- */
@@ -156,6 +157,23 @@ mg_world_view(MgRecord *record)
 
 /* ---- reaching ---- */
 
+/* 1 for a range, and for a slice of numbers: nothing in it can change. */
+static int
+is_value(PyObject *object)
+{
+    if (!PySlice_Check(object)) {
+        return Py_IS_TYPE(object, &PyRange_Type);
+    }
+    PySliceObject *slice = (PySliceObject *)object;
+    PyObject *const parts[] = {slice->start, slice->stop, slice->step};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(parts); i++) {
+        if (parts[i] != Py_None && !PyLong_CheckExact(parts[i])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* Which kind an object with identity is. */
 static MgKind
 kind_of(PyObject *object, MgSource *source)
@@ -198,6 +216,9 @@ kind_of(PyObject *object, MgSource *source)
     }
     if (type == mg_namespace_type) {
         return MG_KIND_INSTANCE;
+    }
+    if (is_value(object)) {
+        return MG_KIND_VALUE;
     }
     if (type == &PyBaseObject_Type || mg_rules_is_constant_type(type)) {
         return MG_KIND_CONSTANT;
@@ -330,6 +351,8 @@ activate(MgCapture *capture, MgRecord *record)
                 return MG_ERR;
             }
             return mg_capture_guard_length(capture, source, PyTuple_GET_SIZE(object));
+        case MG_KIND_VALUE:
+            return mg_capture_guard(capture, MG_GUARD_VALUE, source, object);
         case MG_KIND_INSTANCE:
             if (mg_capture_guard(capture, MG_GUARD_TYPE, source, type) < 0) {
                 return MG_ERR;
@@ -347,6 +370,63 @@ is_in_slot(const MgRecord *record)
     return record->kind == MG_KIND_OPAQUE && record->source != NULL && record->source->kind == MG_SOURCE_LOCAL;
 }
 
+static int
+is_nan(PyObject *object)
+{
+    return PyFloat_CheckExact(object) && isnan(PyFloat_AS_DOUBLE(object));
+}
+
+/* Containers find a NaN by its identity. So it counts, unless it is an argument, and the only one that is met. */
+static int
+guard_nan(MgCapture *capture, PyObject *object, MgSource *source)
+{
+    MgSource *first = capture->nan;
+    if (first == NULL) {
+        capture->nan = source;
+    }
+    if (first == NULL && source->kind == MG_SOURCE_LOCAL) {
+        return mg_capture_guard(capture, MG_GUARD_VALUE, source, object);
+    }
+    if (first != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, first, first->view) < 0) {
+        return MG_ERR;
+    }
+    return mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object);
+}
+
+/* Guards the identity of a plain value, wherever it was found. */
+static int
+guard_value(MgCapture *capture, PyObject *value)
+{
+    if (PyLong_CheckExact(value) && Py_ABS(Py_SIZE(value)) <= 1 && PyLong_AsLong(value) >= -5 &&
+        PyLong_AsLong(value) <= 256) {
+        return MG_OK; /* these are shared */
+    }
+    PyObject *original = mg_lazy_value(capture, value);
+    if (original != NULL) {
+        return mg_capture_guard(capture, MG_GUARD_IDENTITY, mg_lazy_source(capture, value), original);
+    }
+    for (int i = 0; i < capture->sources.count; i++) {
+        MgSource *source = capture->sources.items[i];
+        if (source->view == value && mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+int
+mg_world_guard_values(MgCapture *capture, PyObject *left, PyObject *right)
+{
+    if (!mg_is_plain_value(left) || Py_TYPE(left) != Py_TYPE(right)) {
+        return MG_OK;
+    }
+    int equal = PyObject_RichCompareBool(left, right, Py_EQ); /* if not, they are guarded to be two */
+    if (equal <= 0) {
+        return equal < 0 ? MG_ERR : MG_OK;
+    }
+    return guard_value(capture, left) < 0 || guard_value(capture, right) < 0 ? MG_ERR : MG_OK;
+}
+
 PyObject *
 mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
 {
@@ -362,7 +442,8 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
     }
     else if (mg_is_plain_value(object) || Py_TYPE(object) == mg_torch.device ||
              mg_rules_is_value_type(Py_TYPE(object))) {
-        if (mg_capture_guard(capture, MG_GUARD_VALUE, source, object) < 0) {
+        if ((is_nan(object) ? guard_nan(capture, object, source)
+                            : mg_capture_guard(capture, MG_GUARD_VALUE, source, object)) < 0) {
             return NULL;
         }
         view = Py_NewRef(object);
@@ -572,8 +653,13 @@ expose_dict(MgCapture *capture, MgRecord *record, PyObject *shadow)
     PyObject *keys = PyTuple_New(PyDict_GET_SIZE(dict));
     MgDictWalk walk = {0};
     PyObject *key, *value;
-    for (Py_ssize_t i = 0; keys != NULL && i < PyTuple_GET_SIZE(keys) && mg_dict_next(dict, &walk, &key, &value); i++) {
-        PyTuple_SET_ITEM(keys, i, Py_NewRef(key));
+    Py_ssize_t count = 0;
+    for (; keys != NULL && count < PyTuple_GET_SIZE(keys) && mg_dict_next(dict, &walk, &key, &value); count++) {
+        PyTuple_SET_ITEM(keys, count, Py_NewRef(key));
+    }
+    if (keys != NULL && !mg_dict_is_walked(dict, &walk, count)) {
+        Py_DECREF(keys);
+        return mg_capture_abort(capture, MG_REASON_OPAQUE, "an OrderedDict whose items are not those of its order");
     }
     int status = keys == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_KEYS, record->source, keys);
     for (Py_ssize_t i = 0; status == MG_OK && i < PyTuple_GET_SIZE(keys); i++) {

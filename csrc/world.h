@@ -29,6 +29,9 @@ PyObject *mg_world_escape(MgCapture *capture, PyObject *object);
 /* The object that counts for `is`: a view stands for its original. Borrowed. */
 PyObject *mg_world_identity(MgCapture *capture, PyObject *object);
 
+/* Captured code asks whether two values are one object: if they are plain and equal, that is guarded. MG_OK or MG_ERR. */
+int mg_world_guard_values(MgCapture *capture, PyObject *left, PyObject *right);
+
 /* What captured code sees of an outside object that a guarded constant holds for good: the `self` of a builtin method,
  * the parts of a partial. New. */
 PyObject *mg_world_adopt(MgCapture *capture, PyObject *object);

@@ -234,6 +234,7 @@ wrapper_traverse(MgModuleCall *self, visitproc visit, void *arg)
     Py_VISIT(self->inlined);
     Py_VISIT(self->global_hooks);
     Py_VISIT(self->methods);
+    Py_VISIT(self->name);
     return 0;
 }
 
@@ -245,6 +246,7 @@ wrapper_clear(MgModuleCall *self)
     Py_CLEAR(self->inlined);
     Py_CLEAR(self->global_hooks);
     Py_CLEAR(self->methods);
+    Py_CLEAR(self->name);
     return 0;
 }
 
@@ -295,7 +297,40 @@ wrapper_get(PyObject *self, PyObject *object, PyObject *type)
     return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
 }
 
+static PyObject *
+wrapper_set_name(MgModuleCall *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "a class and a name are needed");
+        return NULL;
+    }
+    Py_XSETREF(self->name, Py_NewRef(args[1]));
+    Py_RETURN_NONE;
+}
+
+/* The signature is that of any module's call: a module, and whatever its forward takes. */
+static PyObject *
+wrapper_signature(MgModuleCall *self, void *unused)
+{
+    (void)unused;
+    PyObject *inspect = PyImport_ImportModule("inspect");
+    PyObject *result = inspect == NULL ? NULL : PyObject_CallMethod(inspect, "signature", "O", self->inlined);
+    Py_XDECREF(inspect);
+    return result;
+}
+
+static PyMethodDef wrapper_methods[] = {
+    {"__set_name__", (PyCFunction)(void (*)(void))wrapper_set_name, METH_FASTCALL, "Note the name of the attribute."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef wrapper_getset[] = {
+    {"__signature__", (getter)wrapper_signature, NULL, "What it takes.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMemberDef wrapper_members[] = {
+    {"__name__", T_OBJECT_EX, offsetof(MgModuleCall, name), READONLY, "The name of the attribute."},
     {"inlined", T_OBJECT, offsetof(MgModuleCall, inlined), READONLY, "What is captured in its place."},
     {NULL, 0, 0, 0, NULL},
 };
@@ -312,6 +347,8 @@ PyTypeObject MgModuleCall_Type = {
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(MgModuleCall, vectorcall),
     .tp_descr_get = wrapper_get,
+    .tp_methods = wrapper_methods,
+    .tp_getset = wrapper_getset,
     .tp_members = wrapper_members,
 };
 

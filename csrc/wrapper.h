@@ -13,6 +13,7 @@ typedef struct {
     PyObject *inlined;      /* strong: called if the caller is being captured */
     PyObject *global_hooks; /* strong: a tuple of dicts */
     PyObject *methods;      /* strong: nn.Module's __call__ and _call_impl */
+    PyObject *name;         /* strong: that of the class attribute; NULL if it is none */
 } MgModuleCall;
 
 extern PyTypeObject MgModuleCall_Type;

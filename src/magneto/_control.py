@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from magneto import _core, exc
+from magneto import _core, _wrappers, exc
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -235,12 +235,7 @@ class error_on_graph_break:
         self.previous: list[bool] = []
 
     def __call__(self, function: _F) -> _F:
-        @functools.wraps(function)
-        def inner(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return inner  # type: ignore[return-value]
+        return _wrappers.within(self, function)  # type: ignore[return-value]
 
     def __enter__(self) -> None:
         global _error_on_graph_break

@@ -293,7 +293,7 @@ _TRANSFORMING_MODULES = frozenset(_words("torch._functorch torch._higher_order_o
 
 # Modules inside of those that are looked into all the same.
 _INLINED_MODULES = frozenset(_words(
-    "importlib._abc magneto._module magneto._polyfills torch.jit._trace torch._dynamo.external_utils "
+    "importlib._abc magneto._module magneto._polyfills magneto._wrappers torch.jit._trace torch._dynamo.external_utils "
     "torch._dynamo.polyfills torch._functorch.functional_call torch._functorch.utils torch._functorch.pyfunctorch"
 ))  # fmt: skip
 
@@ -507,6 +507,7 @@ def _places() -> list[tuple[str, int]]:
     paths = sysconfig.get_paths()
     torch_folder = os.path.dirname(torch.__file__) + os.sep
     return [
+        (os.path.join(os.path.dirname(__file__), "_wrappers.py"), user),
         (os.path.dirname(__file__) + os.sep, own),
         (os.path.join(torch_folder, "nn", "modules", ""), modules),
         (torch_folder, torchs),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import inspect
 import io
 import pickle
 import weakref
@@ -41,6 +42,15 @@ def net():
 @pytest.fixture
 def x():
     return torch.randn(3, 4)
+
+
+def test_compiled_module_has_a_signature():
+    module = magneto.compile(torch.nn.Linear(3, 3), backend="eager")
+    for function in (module, module.forward):
+        parameters = inspect.signature(function).parameters
+        assert [parameter.kind.name for parameter in parameters.values()] == ["VAR_POSITIONAL", "VAR_KEYWORD"]
+    assert module.forward.__name__ == "forward"
+    assert module.__call__.__name__ == "__call__"
 
 
 def count(module):

@@ -764,6 +764,23 @@ def test_error_on_graph_break_can_be_switched_off_inside(strict):
     assert graphs(compiled) == [1, 1]
 
 
+def test_error_on_graph_break_can_be_switched_off_by_a_decorator(strict, capsys):
+    @strict(False)
+    def lenient(v):
+        v = v * 2
+        print("lenient")
+        return v + 1
+
+    def f(x):
+        with strict(True):
+            return lenient(x * 2) + 1
+
+    compiled = magneto.compile(f, backend="eager")
+    for x in (X, X + 1, X):
+        assert torch.equal(compiled(x), x * 4 + 2)
+    assert capsys.readouterr().out == "lenient\n" * 3
+
+
 def test_fullgraph_goes_before_error_on_graph_break(strict):
     compiled = eager(broken, fullgraph=True)
     with strict(False), pytest.raises(exc.Unsupported):
@@ -832,6 +849,36 @@ def test_fail_on_recompile(set_stance):
         with pytest.raises(RuntimeError, match="Detected recompile.*fail_on_recompile.*function name: 'f'"):
             f(X, 3)
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("warm", [1, 2, 3])
+def test_fail_on_recompile_with_nothing_to_capture(set_stance, warm, capsys):
+    def tail(x):
+        y = x * 2
+        print("a")
+        y = y + 1
+        print("b")
+        return y
+
+    def loop(x):
+        for i in range(3):
+            x = x + 1
+            print(i)
+        return x
+
+    def nothing(x):
+        print("c")
+        return x
+
+    for function in (tail, loop, nothing):
+        f = magneto.compile(function, backend="eager")
+        for _ in range(warm):
+            f(X)
+        with set_stance("fail_on_recompile"):
+            assert torch.equal(f(X), function(X))
+            if function is not nothing:
+                with pytest.raises(RuntimeError, match="Detected recompile"):
+                    f(X.double())
 
 
 def test_eager_then_compile(set_stance):

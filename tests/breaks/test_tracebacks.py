@@ -19,6 +19,45 @@ def f(x):
     y = x + 1
     print("a")
     raise ValueError("v")
+### one from outside
+ERROR = ValueError("v")
+def f(x):
+    y = x + 1
+    try:
+        raise ERROR
+    finally:
+        y = y + 1
+        print("a")
+### one that a break has made
+def f(x):
+    y = x + 1
+    print("a")
+    try:
+        raise OSError(2, "x")
+    finally:
+        y = y + 1
+### one that a break has made, and a break behind it
+def f(x):
+    y = x * 2
+    print("a")
+    try:
+        raise ImportError("no", name="n")
+    except KeyError:
+        pass
+    finally:
+        print("b")
+### one from outside that is caught and raised again
+ERROR = KeyError("k")
+def g(v):
+    try:
+        raise ERROR
+    except KeyError as e:
+        v = v + len(str(e))
+        print("g")
+        raise
+def f(x):
+    with torch.no_grad():
+        return g(x + 1)
 ### at the break itself
 def f(x):
     y = x + 1

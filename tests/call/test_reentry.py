@@ -280,6 +280,37 @@ def test_graph_that_drops_its_own_inputs(kind: str) -> None:
         assert seen[-1] == float(x.sum()) + 6 * (i + 2.0) + 3 * (i + 0.5)
 
 
+def test_call_in_a_graph_where_dicts_are_replaced() -> None:
+    """What is pinned is not in the registers of a call that is made within another."""
+
+    class Box:
+        n = 0
+
+    box, depth = Box(), 0
+    box.n = 1
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            nonlocal depth
+            if 0 < depth < 50:
+                depth += 1
+                compiled(X)
+            return graph.forward(*args)
+
+        return run
+
+    compiled: Any = magneto.compile(lambda x: x + box.n, backend=backend)
+    for _ in range(6):
+        box.__dict__ = dict(box.__dict__)
+        for _ in range(3):
+            assert compiled(X).tolist() == (X + 1).tolist()
+    junk = [bytes([0xAB]) * n for n in range(16, 200) for _ in range(50)]
+    del junk  # freed memory that is not zero
+    depth = 1
+    assert compiled(X).tolist() == (X + 1).tolist()
+    assert depth == 50
+
+
 def test_graph_with_another_number_of_arguments_is_an_error() -> None:
     compiled: Any = magneto.compile(lambda x, y: x + y, backend=lambda graph, inputs: lambda a: (a,))
     for _ in range(3):

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+import torch
+
+import magneto
 
 from . import harness
 from .programs import parse
@@ -27,6 +36,54 @@ f(X, float("inf"))
 f(X, 0)
 f(X, False)
 f(X, 0.0)
+### argument slice
+def f(x, s): return x[s], s.start, s == slice(0, 1)
+---
+f(X, slice(0, 1))
+f(X, slice(0, 1))
+f(X, slice(0, 2))
+f(X, slice(None, 1))
+f(X, slice(0, 1, 1))
+f(X, slice(0, True))
+f(X, slice(torch.tensor(0), 1))
+f(X, slice(0, 1))
+### argument range
+def f(x, r): return x + sum(r), len(r), r[-1] if r else None, bool(r)
+---
+f(X, range(3))
+f(X, range(3))
+f(X, range(0, 4, 2))
+f(X, range(0, 3, 2))
+f(X, range(0))
+f(X, range(3, 0, -1))
+f(X, range(10 ** 20, 10 ** 20 + 2))
+### OrderedDict whose items are not those of its order
+from collections import OrderedDict
+d = OrderedDict(b=2, a=1)
+def f(x): return x + 1, list(d.items()), len(d), "b" in d, d.get("zzz")
+---
+f(X)
+dict.__setitem__(d, "zzz", 4)
+f(X)
+dict.__delitem__(d, "zzz")
+f(X)
+dict.__setitem__(d, "zzz", 5)
+dict.__delitem__(d, "zzz")
+f(X)
+d.move_to_end("b")
+f(X)
+### OrderedDict that captured code changes with dict's methods
+from collections import OrderedDict
+d = OrderedDict(b=2, a=1)
+def f(x):
+    dict.__setitem__(d, "q", 4)
+    e = OrderedDict(c=1)
+    dict.__setitem__(e, "r", 4)
+    return x + 1, list(d.items()), e.get("r"), list(e), e
+---
+f(X)[:4]
+d.get("q"), list(d)
+f(X)[4].get("r")
 ### argument string
 class S(str): pass
 def f(x, s): return x + len(s), type(s), s
@@ -1301,3 +1358,88 @@ f(X, a)
 def test_change_is_noticed(name: str) -> None:
     program, steps = PROGRAMS[name]
     assert harness.run(program, steps).captures > 0
+
+
+def import_whole(x: torch.Tensor) -> torch.Tensor:
+    import zork  # type: ignore[import-not-found]
+
+    return x + zork.v  # type: ignore[no-any-return]
+
+
+def import_inner(x: torch.Tensor) -> torch.Tensor:
+    import zork.sub  # type: ignore[import-not-found]
+
+    return x + zork.v + zork.sub.w  # type: ignore[no-any-return]
+
+
+def import_names(x: torch.Tensor) -> torch.Tensor:
+    from zork import sub, v  # type: ignore[import-not-found]
+    from zork.sub import w  # type: ignore[import-not-found]
+
+    return x + v + sub.w + w  # type: ignore[no-any-return]
+
+
+def import_or_not(x: torch.Tensor) -> Any:
+    try:
+        return import_whole(x)
+    except ImportError as error:
+        return type(error), str(error)
+
+
+def import_relative(x: torch.Tensor) -> torch.Tensor:
+    from . import v  # type: ignore[attr-defined]
+    from .sub import w  # type: ignore[import-not-found]
+
+    return x + v + w  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "function", [import_whole, import_inner, import_names, import_or_not, import_relative]
+)
+def test_imported_module_is_guarded(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def module(name: str, **content: Any) -> types.ModuleType:
+        made = types.ModuleType(name)
+        vars(made).update(content)
+        return made
+
+    sub = module("zork.sub", w=7)
+    first, second = (module("zork", v=v, sub=sub, __path__=[], __package__="zork") for v in (1, 100))
+    if function is import_relative:
+        function = types.FunctionType(function.__code__, vars(first))
+    compiled: Any = magneto.compile(function, backend="eager")
+    x, real = torch.zeros(2), builtins.__import__
+
+    def other(name: str, *args: Any) -> Any:
+        return first if name.startswith("zork") else real(name, *args)
+
+    def both() -> None:
+        expected, found = [], []
+        for made, call in ((expected, function), (found, compiled)):
+            try:
+                made.append(str(call(x)))
+            except ImportError as error:
+                made.append(repr(error))
+        assert found == expected
+
+    for changes in (
+        {"zork": first, "zork.sub": sub},
+        {"zork": second},
+        {"zork.sub": module("zork.sub", w=9)},
+        {"zork": first},
+        {"zork.sub": None},
+        {"zork": None, "zork.sub": sub},
+        {"zork": first},
+    ):
+        for name, value in changes.items():
+            monkeypatch.setitem(sys.modules, name, value)
+        both()
+        both()
+    monkeypatch.setattr(builtins, "__import__", other)
+    both()
+    monkeypatch.setattr(builtins, "__import__", real)
+    both()
+    first.__dict__["v"] = 3
+    both()
+    monkeypatch.delitem(sys.modules, "zork")
+    both()
+    assert magneto.cache_entries(compiled)

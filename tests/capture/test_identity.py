@@ -13,6 +13,59 @@ def f(x): return x
 ---
 f(X) is X
 f(Y) is Y
+### numbers and strings that are one object or two
+a, b = int("1000"), int("1000")
+s, t = "abc def", "".join(["abc", " def"])
+SENTINEL = "no value given"
+d = {"k": s}
+def f(x, n, m): return x + 1, n is m, n is not m
+def g(x, o): return x * 5 if o is SENTINEL else x + 1
+def h(x, n): return x + (n is s), d["k"] is s
+---
+f(X, a, a)
+f(X, a, b)
+f(X, b, b)
+f(X, s, s)
+f(X, s, t)
+f(X, 5, int("5"))
+f(X, 1.5, float("1.5"))
+g(X, SENTINEL)
+g(X, "".join(["no value", " given"]))
+g(X, SENTINEL)
+h(X, s)
+h(X, t)
+d.update(k=t)
+h(X, s)
+### a NaN is found by its identity
+nan = float("nan")
+other = float("nan")
+d = {nan: 1}
+def f(x, n): return x + (n in [nan]), [n] == [nan], n is nan, [n].count(n)
+def g(x): return x + d.get(nan, 5), nan in list(d)
+---
+f(X, nan)
+f(X, nan)
+f(X, other)
+f(X, float("nan"))
+f(X, nan)
+g(X)
+g(X)
+nan, other = other, nan
+g(X)
+f(X, nan)
+f(X, other)
+nan, other = other, nan
+g(X)
+### slices and ranges that are passed
+def f(x, s, r): return x[s] + sum(r), s, r, [s, r]
+---
+(lambda s, r: (lambda o: (o[0], o[1] is s, o[2] is r, o[3][0] is s))(f(X, s, r)))(slice(0, 1), range(3))
+(lambda s, r: (lambda o: (o[0], o[1] is s, o[2] is r, o[3][0] is s))(f(X, s, r)))(slice(0, 1), range(3))
+f(X, slice(0, 2), range(3))
+f(X, slice(None, 1), range(0, 3, 1))
+f(X, slice(0, 1, 1), range(0, 4, 2))
+f(X, slice(0, 1, None), range(0, 3, 2))
+f(X, slice(0, 1, None), range(0))
 ### returns an argument in containers
 def f(x, l): return {"x": x, "l": l, "t": (x, l)}
 ---

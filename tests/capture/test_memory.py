@@ -395,3 +395,34 @@ def test_an_old_object_that_a_class_gives_keeps_its_finalizer() -> None:
     One.made = None
     gc.collect()
     assert log == ["deleted"]
+
+
+def test_what_a_weak_reference_was_called_for_is_not_kept() -> None:
+    class Thing:
+        k = 5
+
+    def local(x: torch.Tensor) -> Any:
+        thing = Thing()
+        reference = weakref.ref(thing)
+        same = reference() is thing
+        y = x + 1
+        del thing
+        return same, reference() is None, y.sum().item()
+
+    def outside(x: torch.Tensor, reference: Any) -> torch.Tensor:
+        thing = reference()
+        return x * 2 if thing is None else x + thing.k
+
+    x = torch.ones(4)
+    compiled: Any = magneto.compile(local, backend="eager")
+    for _ in range(3):
+        assert compiled(x) == (True, True, 8.0)
+    compiled = magneto.compile(outside, backend="eager")
+    for _ in range(3):
+        thing = Thing()
+        reference = weakref.ref(thing)
+        assert compiled(x, reference).tolist() == [6.0] * 4
+        del thing
+        assert reference() is None
+        assert compiled(x, reference).tolist() == [2.0] * 4
+    assert not any(type(item) is Thing for item in gc.get_objects())
