@@ -194,6 +194,15 @@ is_slot(PyObject *descriptor)
            ((PyMemberDescrObject *)descriptor)->d_member->type == T_OBJECT_EX;
 }
 
+/* 1 for a part of a partial that is known by its parts. */
+static int
+is_part(MgCapture *capture, PyObject *owner, PyObject *descriptor)
+{
+    MgRecord *record = mg_is_partial(owner) ? mg_world_record(capture, owner) : NULL;
+    return record != NULL && record->kind == MG_KIND_INSTANCE && Py_IS_TYPE(descriptor, &PyMemberDescr_Type) &&
+           ((PyMemberDescrObject *)descriptor)->d_member->type == T_OBJECT;
+}
+
 static void
 no_attribute(PyObject *owner, PyObject *name)
 {
@@ -353,7 +362,7 @@ load_data_descriptor(MgCapture *capture, PyObject *owner, PyTypeObject *type, Py
         Py_DECREF(getter);
         return result;
     }
-    if (is_slot(found)) {
+    if (is_slot(found) || is_part(capture, owner, found)) {
         PyObject *value = load_slot(capture, owner, found);
         if (value == NULL && !PyErr_Occurred()) {
             no_attribute(owner, name);

@@ -1518,14 +1518,17 @@ static PyObject *
 call_partial(MgCapture *capture, PyObject *partial, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
     PyObject *result = NULL, *all = NULL, *keywords = NULL;
-    PyObject *function = PyObject_GetAttrString(partial, "func");
-    PyObject *bound = PyObject_GetAttrString(partial, "args");
-    PyObject *named = PyObject_GetAttrString(partial, "keywords");
+    MgRecord *record = mg_world_record(capture, partial);
+    int is_argument = record != NULL && record->kind == MG_KIND_INSTANCE; /* its parts are guarded one by one */
+    PyObject *parts[] = {MG_STRING("func"), MG_STRING("args"), MG_STRING("keywords")};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(parts); i++) {
+        parts[i] = is_argument ? mg_world_getattr(capture, partial, parts[i]) : PyObject_GetAttr(partial, parts[i]);
+    }
+    PyObject *function = parts[0], *bound = parts[1], *named = parts[2];
     if (function == NULL || bound == NULL || named == NULL) {
         goto done;
     }
-    MgRecord *record = mg_world_record(capture, partial);
-    if (record != NULL) { /* an outside partial is guarded by identity: its parts are what they are */
+    if (record != NULL && !is_argument) { /* an outside partial is guarded by identity: its parts are what they are */
         if (mg_world_pin(capture, function) == NULL || mg_world_pin(capture, bound) == NULL ||
             mg_world_pin(capture, named) == NULL) {
             goto done;

@@ -36,7 +36,7 @@ int mg_trace_unpack(MgCapture *capture, PyObject **slot, int count); /* the same
 int mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count);
 int mg_trace_direct(MgCapture *capture);
 int mg_trace_own_iterator(MgCapture *capture, PyObject *iterator);
-int mg_trace_raises(MgCapture *capture, PyObject *exception); /* MG_OK or MG_ERR */
+int mg_trace_raises(MgCapture *capture, PyObject *exception);           /* MG_OK or MG_ERR */
 int mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right); /* `is`: 1, 0 or -1 */
 int mg_trace_used(MgCapture *capture, PyObject *value);
 int mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot); /* what is in it will be dropped */

@@ -220,6 +220,9 @@ kind_of(PyObject *object, MgSource *source)
     if (is_value(object)) {
         return MG_KIND_VALUE;
     }
+    if (source != NULL && source->kind == MG_SOURCE_LOCAL && mg_is_partial(object)) {
+        return MG_KIND_INSTANCE; /* it may be a new one at each call, too */
+    }
     if (type == &PyBaseObject_Type || mg_rules_is_constant_type(type)) {
         return MG_KIND_CONSTANT;
     }
@@ -865,6 +868,13 @@ PyObject *
 mg_world_expose(MgCapture *capture, PyObject *object)
 {
     MgRecord *record = mg_is_plain_value(object) ? NULL : mg_world_find(capture, object);
+    if (record != NULL && record->kind == MG_KIND_INSTANCE && mg_is_partial(object)) { /* C code may call it */
+        if ((record->provisional && activate(capture, record) < 0) ||
+            mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, object) < 0) {
+            return NULL;
+        }
+        record->kind = MG_KIND_CONSTANT;
+    }
     if (record != NULL &&
         (record->kind == MG_KIND_OPAQUE || (record->kind == MG_KIND_INSTANCE && has_hidden_state(object)))) {
         mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);

@@ -19,6 +19,13 @@ mg_is_plain_value(PyObject *object)
            type == &PyComplex_Type;
 }
 
+/* 1 for a functools.partial, but not for one of a subclass. */
+static inline int
+mg_is_partial(PyObject *object)
+{
+    return strcmp(Py_TYPE(object)->tp_name, "functools.partial") == 0;
+}
+
 /* 1 for immutable singletons and objects of torch that are compared by identity. */
 static inline int
 mg_is_singleton(PyObject *object)

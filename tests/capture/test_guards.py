@@ -47,6 +47,39 @@ f(X, slice(0, 1, 1))
 f(X, slice(0, True))
 f(X, slice(torch.tensor(0), 1))
 f(X, slice(0, 1))
+### argument partial
+from functools import partial
+def g(x, y=1, z=0): return x + y * 2 + z
+def f(x, p): return p(x), p(x, z=2), p.func is g, p.args, p.keywords
+def h(x, p, q):
+    p.note = 1
+    return p(x), p is q, p.note, isinstance(p, partial), partial(p, z=3)(x), callable(p)
+same = partial(g, y=2)
+---
+f(X, partial(g, y=2))
+f(X, partial(g, y=2))
+f(X, partial(g, y=3))
+f(X, partial(g, y=Y))
+f(X, partial(g, z=2))
+f(X, partial(g, Y))
+f(X, partial(g))
+f(X, same)
+f(X, partial(torch.add, Y, alpha=2))
+h(X, same, same)
+h(X, same, partial(g))
+h(X, partial(g, 3), same)
+same.keywords.update(y=5)
+f(X, same)
+h(X, same, same)
+list(map(same, [X, Y]))
+### partial that C code calls
+from functools import partial
+def g(x, y=1): return x + y
+def f(x, p): return list(map(p, [x, x + 1])), sorted([2, 1, 3], key=p)
+---
+f(X, partial(g, y=2))
+f(X, partial(g, y=3))
+f(X, partial(g, y=2))
 ### argument range
 def f(x, r): return x + sum(r), len(r), r[-1] if r else None, bool(r)
 ---

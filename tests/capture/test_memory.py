@@ -6,6 +6,7 @@ thousands.
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import weakref
@@ -426,3 +427,18 @@ def test_what_a_weak_reference_was_called_for_is_not_kept() -> None:
         assert reference() is None
         assert compiled(x, reference).tolist() == [2.0] * 4
     assert not any(type(item) is Thing for item in gc.get_objects())
+
+
+def test_what_a_partial_binds_is_not_kept() -> None:
+    def function(x: torch.Tensor, call: Any) -> torch.Tensor:
+        return call(x)  # type: ignore[no-any-return]
+
+    compiled: Any = magneto.compile(function, backend="eager")
+    references = []
+    for n in range(5):
+        tensor = torch.full((3,), float(n))
+        references.append(weakref.ref(tensor))
+        assert compiled(torch.ones(3), functools.partial(torch.add, tensor)).tolist() == [n + 1.0] * 3
+        del tensor
+    assert [reference() for reference in references] == [None] * 5
+    assert len(magneto.cache_entries(compiled)) == 1
