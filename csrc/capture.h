@@ -40,8 +40,9 @@ typedef struct {
     PyObject *slots; /* strong: the same for the slots of an instance, by descriptor; NULL if there are none */
     MgKind kind;
     int provisional;
-    int exposed; /* C code may have looked into it and compared it: its content is guarded, and it must stay apart */
-    int is_key;  /* a key of a dict, or a tensor that was hashed: look-ups compare other objects with it */
+    int unfinished; /* the capture ended while its shadow was made: that says nothing */
+    int exposed;    /* C code may have looked into it and compared it: its content is guarded, and it must stay apart */
+    int is_key;     /* a key of a dict, or a tensor that was hashed: look-ups compare other objects with it */
 } MgRecord;
 
 /* What must hold for the capture to be valid again. */
@@ -158,7 +159,7 @@ struct MgCapture {
     int wrote;         /* a tensor from outside was written to, or one that may share its memory */
     int first_write;   /* no node before this one did that */
     int asks_leaves;   /* it may matter which tensors are leaves */
-    MgSource *nan;     /* borrowed: where the first NaN was met; or NULL */
+    int has_nan;       /* a NaN was met outside of the root frame */
     MgCapture *outer;  /* borrowed: of a trial, the capture that wants to know what a function does; see answer.c */
 
     /* breaks; see exit.c */

@@ -281,7 +281,7 @@ collect_effects(Maker *maker)
         if (record->slots != NULL && slot_effects(maker, record) < 0) {
             return MG_ERR;
         }
-        if (record->view != NULL && record->kind != MG_KIND_TENSOR) {
+        if (record->view != NULL && record->kind != MG_KIND_TENSOR && !record->unfinished) {
             result = record->kind == MG_KIND_LIST    ? list_effects(maker, record)
                      : record->kind == MG_KIND_DICT  ? dict_effects(maker, record)
                      : record->kind == MG_KIND_SET   ? set_effects(maker, record)

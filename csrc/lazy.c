@@ -20,15 +20,24 @@ struct MgLazy {
 int
 mg_lazy_fits(PyObject *value)
 {
-    /* there is only one empty string, and a NaN is equal to nothing but itself */
-    return PyLong_CheckExact(value) || (PyFloat_CheckExact(value) && !isnan(PyFloat_AS_DOUBLE(value))) ||
+    /* there is only one empty string */
+    return PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
            (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) > 0);
+}
+
+static int
+is_nan(PyObject *value)
+{
+    return PyFloat_CheckExact(value) && isnan(PyFloat_AS_DOUBLE(value));
 }
 
 /* An object of the same value and another identity. New. */
 static PyObject *
 copy_of(PyObject *value)
 {
+    if (is_nan(value)) { /* which is equal to nothing but itself */
+        return Py_NewRef(value);
+    }
     if (PyFloat_CheckExact(value)) {
         return PyFloat_FromDouble(PyFloat_AS_DOUBLE(value));
     }
@@ -44,9 +53,27 @@ copy_of(PyObject *value)
     return (PyObject *)copy;
 }
 
+static MgLazy *
+find(const MgCapture *capture, PyObject *value)
+{
+    for (int i = 0; i < capture->lazy_count; i++) {
+        if (capture->lazy[i].copy == value) {
+            return &capture->lazy[i];
+        }
+    }
+    return NULL;
+}
+
 PyObject *
 mg_lazy_new(MgCapture *capture, PyObject *value, MgSource *source)
 {
+    MgLazy *same = find(capture, value); /* a NaN that is there twice */
+    if (same != NULL && mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, same->source) < 0) {
+        return NULL;
+    }
+    if (capture->has_nan && is_nan(value) && mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value) < 0) {
+        return NULL;
+    }
     MgLazy *grown = PyMem_Realloc(capture->lazy, sizeof(MgLazy) * (size_t)(capture->lazy_count + 1));
     if (grown == NULL) {
         return PyErr_NoMemory();
@@ -58,17 +85,6 @@ mg_lazy_new(MgCapture *capture, PyObject *value, MgSource *source)
     }
     grown[capture->lazy_count++] = (MgLazy){Py_NewRef(copy), value, source, 0};
     return copy;
-}
-
-static MgLazy *
-find(const MgCapture *capture, PyObject *value)
-{
-    for (int i = 0; i < capture->lazy_count; i++) {
-        if (capture->lazy[i].copy == value) {
-            return &capture->lazy[i];
-        }
-    }
-    return NULL;
 }
 
 PyObject *
@@ -224,10 +240,15 @@ mg_lazy_use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opcode, 
 int
 mg_lazy_guard(MgCapture *capture, long stopped)
 {
+    int nans = capture->has_nan;
+    for (int i = 0; i < capture->lazy_count; i++) {
+        nans += capture->lazy[i].used > 0 && is_nan(capture->lazy[i].value);
+    }
     for (int i = 0; i < capture->lazy_count; i++) {
         MgLazy *lazy = &capture->lazy[i];
-        if (lazy->used > 0 && lazy->used != stopped &&
-            mg_capture_guard(capture, MG_GUARD_VALUE, lazy->source, lazy->value) < 0) {
+        /* containers find a NaN by its identity: that counts where another is met */
+        MgGuardKind kind = nans > 1 && is_nan(lazy->value) ? MG_GUARD_IDENTITY : MG_GUARD_VALUE;
+        if (lazy->used > 0 && lazy->used != stopped && mg_capture_guard(capture, kind, lazy->source, lazy->value) < 0) {
             return MG_ERR;
         }
     }

@@ -1493,6 +1493,20 @@ call_with_self(MgCapture *capture, PyObject *function, PyObject *self, PyObject 
     return result;
 }
 
+/* 1 if a method of dict's is called on an OrderedDict that has another of this name: it would part its items from their
+ * order, and only CPython can do that. 0, or -1. */
+static int
+bypasses_order(PyObject *callable, PyTypeObject *owner, PyObject *self)
+{
+    if (owner != &PyDict_Type || !PyODict_Check(self)) {
+        return 0;
+    }
+    PyObject *name = PyObject_GetAttrString(callable, "__name__");
+    int result = name == NULL ? -1 : _PyType_Lookup(&PyODict_Type, name) != _PyType_Lookup(&PyDict_Type, name);
+    Py_XDECREF(name);
+    return result;
+}
+
 /* A bound method of a C type, or the unbound descriptor with its object in front. */
 static PyObject *
 call_c_method(MgCapture *capture, PyObject *callable, PyTypeObject *owner, PyObject *self, PyObject *const *args,
@@ -1509,7 +1523,10 @@ call_c_method(MgCapture *capture, PyObject *callable, PyTypeObject *owner, PyObj
             mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(self)->tp_name);
             return NULL;
         }
-        return call_native(capture, callable, args, count, kwnames);
+        int bypasses = bypasses_order(callable, owner, self);
+        return bypasses < 0   ? NULL
+               : bypasses > 0 ? unknown_call(capture, callable)
+                              : call_native(capture, callable, args, count, kwnames);
     }
     return unknown_call(capture, callable);
 }

@@ -379,23 +379,6 @@ is_nan(PyObject *object)
     return PyFloat_CheckExact(object) && isnan(PyFloat_AS_DOUBLE(object));
 }
 
-/* Containers find a NaN by its identity. So it counts, unless it is an argument, and the only one that is met. */
-static int
-guard_nan(MgCapture *capture, PyObject *object, MgSource *source)
-{
-    MgSource *first = capture->nan;
-    if (first == NULL) {
-        capture->nan = source;
-    }
-    if (first == NULL && source->kind == MG_SOURCE_LOCAL) {
-        return mg_capture_guard(capture, MG_GUARD_VALUE, source, object);
-    }
-    if (first != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, first, first->view) < 0) {
-        return MG_ERR;
-    }
-    return mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object);
-}
-
 /* Guards the identity of a plain value, wherever it was found. */
 static int
 guard_value(MgCapture *capture, PyObject *value)
@@ -445,8 +428,11 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
     }
     else if (mg_is_plain_value(object) || Py_TYPE(object) == mg_torch.device ||
              mg_rules_is_value_type(Py_TYPE(object))) {
-        if ((is_nan(object) ? guard_nan(capture, object, source)
-                            : mg_capture_guard(capture, MG_GUARD_VALUE, source, object)) < 0) {
+        int nan = is_nan(object); /* containers find one by its identity */
+        MgSource *lazy = nan ? mg_lazy_source(capture, object) : NULL;
+        capture->has_nan |= nan;
+        if ((lazy != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, lazy, object) < 0) ||
+            mg_capture_guard(capture, nan ? MG_GUARD_IDENTITY : MG_GUARD_VALUE, source, object) < 0) {
             return NULL;
         }
         view = Py_NewRef(object);
@@ -820,6 +806,7 @@ expose_record(MgCapture *capture, MgRecord *record)
                      ? (mg_set_copy_into(shadow, object) < 0 ? MG_ERR : expose_set(capture, record, shadow))
                      : expose_sequence(capture, record, shadow);
     }
+    record->unfinished = status < 0;
     Py_DECREF(shadow);
     return status;
 }

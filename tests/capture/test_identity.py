@@ -56,6 +56,17 @@ f(X, nan)
 f(X, other)
 nan, other = other, nan
 g(X)
+### NaNs that are passed on
+def f(x, n, m): return x + 1, n, m, n is m
+def g(x, n, m): return [n, m, x * 2]
+a, b = float("nan"), float("nan")
+---
+f(X, a, a)
+f(X, a, b)
+(lambda r: (r[0] is a, r[1] is a))(g(X, a, a))
+(lambda r: (r[0] is a, r[1] is b))(g(X, a, b))
+(lambda r: (r[0] is b, r[1] is a))(g(X, b, a))
+(lambda r: (r[0] is b, r[1] is b))(g(X, b, b))
 ### slices and ranges that are passed
 def f(x, s, r): return x[s] + sum(r), s, r, [s, r]
 ---
