@@ -1057,6 +1057,8 @@ path_of(const MgProgram *guards, int step)
     return mg_source_path(&at->source, at->base < 0 ? 0 : path_of(guards, at->base));
 }
 
+enum { MANY_TEXTS = 6 }; /* a string is one of a few more often than a number is: entries for so many */
+
 /* None of these entries of a point fits: finds the plain values that two of them do not like. MG_OK or MG_ERR. */
 static int
 find_changes(PyObject *entries, MgFrame *frame, MgPaths *changes)
@@ -1075,7 +1077,8 @@ find_changes(PyObject *entries, MgFrame *frame, MgPaths *changes)
         if (fits < 0) {
             return MG_ERR;
         }
-        if (fits > 0 || failed < 0 || guards->checks[failed].kind != MG_GUARD_VALUE) {
+        if (fits > 0 || failed < 0 || guards->checks[failed].kind != MG_GUARD_VALUE ||
+            (PyUnicode_Check(guards->checks[failed].expected) && PyTuple_GET_SIZE(entries) < MANY_TEXTS)) {
             continue;
         }
         uint64_t path = path_of(guards, guards->checks[failed].source);

@@ -208,6 +208,7 @@ _CONSTANT_FUNCTIONS = _words(
     "torch.jit.is_scripting torch._jit_internal.is_scripting torch.onnx.is_in_onnx_export "
     "torch.backends.cudnn.is_available torch.backends.mps.is_available torch.distributed.is_available "
     "torch._C._is_torch_function_mode_enabled torch._C._len_torch_function_stack torch.xpu.is_available "
+    "torch._C._len_torch_dispatch_stack "
     "torch.promote_types torch.result_type torch.can_cast torch._C._get_privateuse1_backend_name "
     "torch.accelerator.is_available torch.functional.broadcast_shapes torch.broadcast_shapes "
     "torch._C._functorch.peek_interpreter_stack torch._C._functorch.get_unwrapped "
@@ -253,7 +254,8 @@ _FALSE_FUNCTIONS = _words(
 _STATE_FUNCTIONS = ["torch._C._set_grad_enabled"]
 
 _COMPILING_FUNCTIONS = _words(
-    "torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._utils.is_compiling"
+    "torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._utils.is_compiling "
+    "torch.nn.modules.activation._is_make_fx_tracing"
 )
 
 _OUTPUT_FUNCTIONS = _words("builtins.print builtins.open builtins.input builtins.breakpoint")

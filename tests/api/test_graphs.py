@@ -349,6 +349,29 @@ def test_module(make, size):
     compare(*both(make(), torch.randn(size)))
 
 
+@BY_TORCH_TOO
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.MultiheadAttention(8, 2, batch_first=True),
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True),
+        lambda: nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True),
+    ],
+    ids=["attention", "encoder", "decoder"],
+)
+def test_module_with_a_fast_path(make, grad):
+    torch.manual_seed(0)
+    module, x = make().eval(), torch.randn(2, 3, 8)
+    count = {nn.MultiheadAttention: 3, nn.TransformerDecoderLayer: 2}.get(type(module), 1)
+
+    def function(x):
+        return module(*[x] * count)
+
+    with torch.set_grad_enabled(grad):
+        compare(*both(function, x))
+
+
 WEIGHT = torch.ones(4)
 HELD = types.SimpleNamespace(weight=torch.ones(4), rest=[torch.zeros(4), {"k": torch.ones(4)}])
 

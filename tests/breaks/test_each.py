@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 from capture import harness
 from capture.programs import parse
 
+import magneto
 from magneto import _core
 
 PROGRAMS = parse(r"""
@@ -84,3 +88,33 @@ def test_break_before_each_instruction(name: str) -> None:
         if "FAULT" not in breaks:  # all captures are shorter
             break
     assert 20 < number < LAST - 1, f"{number} instructions"
+
+
+def test_a_helper_with_a_break_has_entries_for_each_of_a_few_strings() -> None:
+    def scatter(x: torch.Tensor, i: torch.Tensor, reduce: str) -> torch.Tensor:
+        n = int(i.max()) + 1
+        if reduce == "sum":
+            return x.new_zeros(n, 3).index_add(0, i, x)
+        if reduce == "mean":
+            return x.new_zeros(n, 3).index_add(0, i, x) / 2
+        return x.new_zeros(n, 3).index_add(0, i, x).relu()
+
+    def function(x: torch.Tensor, i: torch.Tensor) -> list[torch.Tensor]:
+        return [scatter(x, i, reduce) for reduce in ("sum", "mean", "max")]
+
+    magneto.counters.clear()
+    graphs: list[Any] = []
+
+    def backend(module: Any, _inputs: Any) -> Any:
+        graphs.append(module)
+        return module.forward
+
+    compiled: Any = magneto.compile(function, backend=backend)
+    i, counts = torch.tensor([0, 1, 1, 0, 1]), []
+    for _ in range(6):
+        x = torch.randn(5, 3)
+        for found, expected in zip(compiled(x, i), function(x, i), strict=True):
+            assert torch.equal(found, expected)
+        counts.append(len(graphs))
+    assert counts[1:] == counts[1:2] * 5
+    assert _core.reasons()["CHANGING"][0] not in magneto.counters["graph_break"]
