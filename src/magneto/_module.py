@@ -118,6 +118,9 @@ class OptimizedModule(_core.Caller, torch.nn.Module):
         else:
             delattr(self._orig_mod, name)
 
+    def __bool__(self) -> bool:
+        return bool(self._orig_mod)
+
     def __len__(self) -> int:
         if isinstance(self._orig_mod, Sized):
             return len(self._orig_mod)

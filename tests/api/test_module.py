@@ -44,6 +44,15 @@ def x():
     return torch.randn(3, 4)
 
 
+def test_truth_of_a_compiled_module_is_that_of_the_module():
+    assert magneto.compile(nn.Linear(3, 3), backend="eager")
+    assert magneto.compile(nn.Sequential(nn.ReLU()), backend="eager")
+    assert not magneto.compile(nn.Sequential(), backend="eager")
+    module = magneto.compile(nn.Linear(3, 3), backend="eager")
+    compiled = magneto.compile(lambda x: x + 1 if module else x, backend="eager")
+    assert torch.equal(compiled(torch.ones(2)), torch.ones(2) + 1)
+
+
 def test_compiled_module_has_a_signature():
     module = magneto.compile(torch.nn.Linear(3, 3), backend="eager")
     for function in (module, module.forward):
