@@ -462,3 +462,35 @@ done:
     Py_XDECREF(leaves);
     return result;
 }
+
+/* Which name or variable an instruction stores to (1) or deletes (0): -1 if it does something else. */
+static int
+stored_by(MgUnit unit, int stores)
+{
+    static const uint8_t opcodes[][2] = {{DELETE_FAST, STORE_FAST},
+                                         {DELETE_DEREF, STORE_DEREF},
+                                         {DELETE_GLOBAL, STORE_GLOBAL},
+                                         {DELETE_NAME, STORE_NAME}};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(opcodes); i++) {
+        if (mg_opcode_base[_Py_OPCODE(unit)] == opcodes[i][stores]) {
+            return (int)i << 8 | _Py_OPARG(unit);
+        }
+    }
+    return -1;
+}
+
+int
+mg_except_forgets(MgFrame *frame, MgUnit *next)
+{
+    int opcode = mg_opcode_base[_Py_OPCODE(*next)], at = -1;
+    if (opcode == LOAD_CONST) {
+        at = 1;
+    }
+    else if (stored_by(*next, 1) >= 0) {
+        at = 0;
+    }
+    else if (stored_by(*next, 0) >= 0 && next > mg_frame_code_start(frame)) {
+        return stored_by(next[-1], 1) == stored_by(*next, 0);
+    }
+    return at >= 0 && stored_by(next[at], 1) >= 0 && stored_by(next[at], 1) == stored_by(next[at + 1], 0);
+}

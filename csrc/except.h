@@ -41,4 +41,8 @@ PyObject *mg_except_group_reraise(PyObject *original, PyObject *raised);
 void mg_except_name(PyObject *type, const char *format, PyObject *name);
 void mg_except_unbound(PyCodeObject *code, int slot);
 
+/* 1 for each of the three instructions at the end of a handler that forget its exception: `e = None; del e`. Captured code
+ * could forget its view of it alone, and the frame would be in a cycle with the traceback. */
+int mg_except_forgets(MgFrame *frame, MgUnit *next);
+
 #endif

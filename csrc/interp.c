@@ -1700,7 +1700,8 @@ instrument:
                 PyObject *value = NULL;
                 MgExit *onward = NULL;
                 frame->prev_instr = next - 1;
-                int handling = handled_now(tstate) != handled_before || opcode == PUSH_EXC_INFO || opcode == RERAISE;
+                int handling = handled_now(tstate) != handled_before || opcode == PUSH_EXC_INFO || opcode == RERAISE ||
+                               mg_except_forgets(frame, next);
                 switch (handling ? MG_CONTINUE_STEP /* a handler is not captured: on to its end */
                                  : mg_callable_continue(compiled, frame, next, sp, &value, &onward)) {
                     case MG_CONTINUE_STEP:

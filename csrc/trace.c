@@ -36,6 +36,21 @@ drop_locals(MgFrame *frame)
     }
 }
 
+/* Takes off the exception of an abort what captured code was handling when it was stopped: its frames hold what must not be
+ * finalized for real. */
+static void
+forget_context(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (value != NULL && PyExceptionInstance_Check(value)) {
+        PyException_SetContext(value, NULL);
+        PyException_SetTraceback(value, Py_None);
+    }
+    Py_XDECREF(traceback);
+    PyErr_Restore(type, value, NULL);
+}
+
 /* Runs what is captured, in tracing mode; the interpreter's and torch's state are looked after. The result is borrowed
  * from the capture. */
 static PyObject *
@@ -64,6 +79,9 @@ run_subject(MgCapture *capture, const Subject *subject)
             Py_XDECREF(type);
             Py_XDECREF(value);
             Py_XDECREF(traceback);
+        }
+        else if (result == NULL) {
+            forget_context();
         }
         Py_XSETREF(tstate->exc_info->exc_value, Py_XNewRef(handled)); /* the same, if it was aborted in a handler */
         if (subject->frame != NULL) { /* what its locals held goes here, as it does at the end of a call */

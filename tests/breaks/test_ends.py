@@ -201,3 +201,53 @@ def test_what_an_operation_keeps_does_not_keep_captured_frames() -> None:
     assert torch.equal(found, torch.full((2,), 2.0))
     assert log == ["end"]
     assert len(kept) > 0
+
+
+@pytest.mark.parametrize("steps", [0, *range(20, 130, 5)])
+def test_a_generator_in_a_frame_that_handled_an_exception(steps: int) -> None:
+    """No cycle of frame and traceback is left, and what an aborted capture was handling is not finalized for real."""
+    program = """
+log = []
+class Own(Exception): pass
+def maybe(n):
+    if n > 1: raise Own(n)
+    if n == 0: raise KeyError("zero")
+    return n
+def gen(items):
+    total = 0
+    try:
+        for i, v in enumerate(items):
+            got = yield (i, v, total)
+            if got is not None: total += got
+    finally:
+        log.append(("end", total))
+    return total
+def f(x, n, *z):
+    r = []
+    try:
+        try:
+            maybe(2)
+        except Own as e1:
+            raise ValueError(n) from e1
+        finally:
+            t = x - 1
+            g = gen(z)
+            r.append(next(g, None))
+            try:
+                r.append(g.send(1))
+            except (StopIteration, TypeError) as e2:
+                r.append(getattr(e2, "value", 0))
+    except ValueError as e1:
+        r.append(type(e1.__cause__).__name__)
+    try:
+        maybe(n)
+    except KeyError:
+        pass
+    t = t + 1
+    return t, r
+"""
+    calls = ["f(X, 0, 1, 2)", "f(X, 0, 1)", "f(X, 1, 1, 2)", "f(Y, 1, 1, 2)"]
+    try:
+        harness.run(program, calls * 2, compile=compiled, before=lambda: _core.inject_fault(steps))
+    finally:
+        _core.inject_fault(0)
