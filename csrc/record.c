@@ -677,7 +677,9 @@ wrap_tensor(Wrapping *wrapping, PyObject *meta, int node)
                 mg_twin_of(object)->shares = 1;
             }
             else {
-                mg_twin_join(mg_twin_of(object), mg_twin_of(PyList_GET_ITEM(wrapping->twins, position)));
+                MgTwin *base = mg_twin_of(PyList_GET_ITEM(wrapping->twins, position));
+                mg_twin_join(mg_twin_of(object), base);
+                mg_twin_of(object)->row = flags & MG_META_REQUIRES_GRAD ? base->row : 0;
             }
         }
     }
@@ -931,6 +933,21 @@ name_size(MgNodeKind kind, PyObject **target, PyObject *const *args, Py_ssize_t 
     return Py_NewRef(kwnames == NULL ? Py_None : kwnames);
 }
 
+/* Rows are recorded one by one, but eager makes them with one unbind(), whose outputs autograd lets nobody write to. So if one
+ * is written to, the capture is made again up to before they are made, and CPython raises the error. MG_OK or MG_ERR. */
+static int
+check_rows(MgCapture *capture, PyObject *written, PyObject *twins)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(written); i++) {
+        long row = mg_twin_of(PyList_GET_ITEM(twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(written, i))))->row;
+        if (row > 0 && has_grad_mode(capture->state)) {
+            capture->dropped = row;
+            return mg_capture_abort(capture, MG_REASON_OPERATION_FAILED, "a row of a tensor is written to");
+        }
+    }
+    return MG_OK;
+}
+
 PyObject *
 mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
                PyObject *kwnames)
@@ -952,6 +969,11 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         capture->asks_leaves = 1; /* what is no leaf, or a view of none, can be written to; a leaf has a gradient */
     }
     if (outcome == NULL) {
+        for (Py_ssize_t i = PyList_GET_SIZE(mapping.twins); i-- > 0 && capture->reason == MG_REASON_OPERATION_FAILED;) {
+            long row =
+                mg_twin_of(PyList_GET_ITEM(mapping.twins, i))->row; /* the error may be another for an unbind() */
+            capture->dropped = row > 0 ? row : capture->dropped;
+        }
         goto done;
     }
     PyObject *value = PyTuple_GET_ITEM(outcome, 0), *changes = PyTuple_GET_ITEM(outcome, 1), *fakes = NULL;
@@ -966,6 +988,11 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         Py_DECREF(outcome); /* a list in the cache stays as it is */
         goto done;
     }
+    PyObject *written = PyTuple_GET_ITEM(outcome, 3);
+    if (check_rows(capture, written, mapping.twins) < 0) {
+        Py_DECREF(outcome);
+        goto done;
+    }
     use_aliases(&mapping);
     int node = add_node(capture, (MgNode){.kind = kind,
                                           .target = Py_NewRef(target),
@@ -975,7 +1002,6 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
                                           .bindings = Py_XNewRef(bindings),
                                           .is_part = !tensors && value != Py_None, /* only a number: if it is used */
                                           .stack = mg_capture_stack(capture)});
-    PyObject *written = PyTuple_GET_ITEM(outcome, 3);
     for (Py_ssize_t i = 0; node >= 0 && i < PyTuple_GET_SIZE(written); i++) {
         PyObject *twin = PyList_GET_ITEM(mapping.twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(written, i)));
         capture->nodes[node].writes |= mg_twin_is_shared(mg_twin_of(twin));
@@ -1334,6 +1360,9 @@ mg_record_iter(MgCapture *capture, PyObject *object)
         if (row == NULL) {
             Py_CLEAR(rows);
             break;
+        }
+        if (mg_is_twin(row) && (mg_twin_of(row)->meta->flags & MG_META_REQUIRES_GRAD)) {
+            mg_twin_of(row)->row = capture->steps;
         }
         PyTuple_SET_ITEM(rows, i, row);
     }

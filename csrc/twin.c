@@ -226,6 +226,7 @@ mg_twin_new(MgMeta *meta, uint64_t capture)
     twin->real = NULL;
     twin->fake = NULL;
     twin->shares = twin->gradless = 0;
+    twin->row = 0;
     twin->capture = capture;
     twin->next = twin->previous = twin;
     *(MgTwin **)((char *)object + mg_twin_offset) = twin;

@@ -1135,3 +1135,43 @@ NOT_CAPTURED = {
 def test_effects(name: str) -> None:
     program, steps = PROGRAMS[name]
     harness.check(program, *steps, captured=name not in NOT_CAPTURED)
+
+
+def test_rows_of_a_tensor_that_requires_grad_are_written_to() -> None:
+    """Eager makes them with one `unbind()`, and raises an error: so does the captured program."""
+    program = """
+leaf = torch.ones(2, 3, requires_grad=True)
+log = []
+def f(x):
+    t = leaf - x
+    log.append(1)
+    for row in t:
+        row.add_(1)
+    log.append(2)
+    return t
+def g(x):
+    t = leaf - x
+    a, b = t
+    log.append(3)
+    a[0].mul_(2)
+    return t
+def rows(t): return list(t)
+def h(x):
+    t = x * 2
+    for row in rows(leaf * x):
+        row.zero_()
+    return t
+def k(x):
+    t = x * 2
+    for row in t:
+        row.add_(1)
+    with torch.no_grad():
+        u = leaf * 2
+        for row in u:
+            row.add_(1)
+    a, b = leaf * 2
+    return t, a.detach(), b, u
+"""
+    harness.check(
+        program, "f(X)", "f(X)", "f(Y)", "g(X)", "g(X)", "h(X)", "h(X)", "k(X)", "k(X)", captured=False
+    )
