@@ -860,7 +860,7 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         }
         return result;
     }
-    if (record != NULL && record->kind == MG_KIND_CONSTANT && strcmp(type->tp_name, "functools.partial") == 0 &&
+    if (record != NULL && record->kind == MG_KIND_CONSTANT && mg_is_partial(owner) &&
         _PyType_Lookup(type, name) != NULL) { /* else it lies in its dict */
         return constant_getattr(capture, owner, name);
     }

@@ -167,8 +167,9 @@ same_value(PyObject *value, PyObject *expected)
         PyObject *const names[] = {MG_STRING("start"), MG_STRING("stop"), MG_STRING("step")};
         int same = 1;
         for (size_t i = 0; same > 0 && i < Py_ARRAY_LENGTH(names); i++) {
-            PyObject *a = PyObject_GetAttr(value, names[i]), *b = PyObject_GetAttr(expected, names[i]);
-            same = a == NULL || b == NULL ? -1 : same_value(a, b);
+            PyObject *a = PyObject_GetAttr(value, names[i]);
+            PyObject *b = a == NULL ? NULL : PyObject_GetAttr(expected, names[i]);
+            same = b == NULL ? -1 : same_value(a, b);
             Py_XDECREF(a);
             Py_XDECREF(b);
         }

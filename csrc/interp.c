@@ -1459,7 +1459,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     OP(IMPORT_FROM) {
         PyObject *value =
-            EITHER(mg_world_getattr(capture, TOP(), NAME_AT(oparg)), mg_ops_import_from(TOP(), NAME_AT(oparg)));
+            EITHER(mg_trace_import_from(capture, TOP(), NAME_AT(oparg)), mg_ops_import_from(TOP(), NAME_AT(oparg)));
         STOP_IF(value == NULL);
         ERROR_IF(value == NULL);
         PUSH(value);

@@ -8,8 +8,6 @@
  * Only instructions of the root frame can meet such a copy: it counts before it is passed to any function. */
 #include "lazy.h"
 
-#include <math.h>
-
 struct MgLazy {
     PyObject *copy;   /* strong */
     PyObject *value;  /* borrowed: what the arguments of the capture hold */
@@ -25,17 +23,11 @@ mg_lazy_fits(PyObject *value)
            (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) > 0);
 }
 
-static int
-is_nan(PyObject *value)
-{
-    return PyFloat_CheckExact(value) && isnan(PyFloat_AS_DOUBLE(value));
-}
-
 /* An object of the same value and another identity. New. */
 static PyObject *
 copy_of(PyObject *value)
 {
-    if (is_nan(value)) { /* which is equal to nothing but itself */
+    if (mg_is_nan(value)) { /* it would be equal to nothing */
         return Py_NewRef(value);
     }
     if (PyFloat_CheckExact(value)) {
@@ -71,7 +63,7 @@ mg_lazy_new(MgCapture *capture, PyObject *value, MgSource *source)
     if (same != NULL && mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, same->source) < 0) {
         return NULL;
     }
-    if (capture->has_nan && is_nan(value) && mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value) < 0) {
+    if (capture->has_nan && mg_is_nan(value) && mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value) < 0) {
         return NULL;
     }
     MgLazy *grown = PyMem_Realloc(capture->lazy, sizeof(MgLazy) * (size_t)(capture->lazy_count + 1));
@@ -242,12 +234,12 @@ mg_lazy_guard(MgCapture *capture, long stopped)
 {
     int nans = capture->has_nan;
     for (int i = 0; i < capture->lazy_count; i++) {
-        nans += capture->lazy[i].used > 0 && is_nan(capture->lazy[i].value);
+        nans += capture->lazy[i].used > 0 && mg_is_nan(capture->lazy[i].value);
     }
     for (int i = 0; i < capture->lazy_count; i++) {
         MgLazy *lazy = &capture->lazy[i];
         /* containers find a NaN by its identity: that counts where another is met */
-        MgGuardKind kind = nans > 1 && is_nan(lazy->value) ? MG_GUARD_IDENTITY : MG_GUARD_VALUE;
+        MgGuardKind kind = nans > 1 && mg_is_nan(lazy->value) ? MG_GUARD_IDENTITY : MG_GUARD_VALUE;
         if (lazy->used > 0 && lazy->used != stopped && mg_capture_guard(capture, kind, lazy->source, lazy->value) < 0) {
             return MG_ERR;
         }

@@ -4,6 +4,15 @@
 
 #include "capture.h"
 
+#include <math.h>
+
+/* 1 for a NaN, which is equal to nothing but itself. */
+static inline int
+mg_is_nan(PyObject *value)
+{
+    return PyFloat_CheckExact(value) && isnan(PyFloat_AS_DOUBLE(value));
+}
+
 /* What captured code sees of a plain value that the root frame holds, at `source`: a copy that is known by its identity. New. */
 PyObject *mg_lazy_new(MgCapture *capture, PyObject *value, MgSource *source);
 

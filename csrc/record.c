@@ -933,15 +933,27 @@ name_size(MgNodeKind kind, PyObject **target, PyObject *const *args, Py_ssize_t 
     return Py_NewRef(kwnames == NULL ? Py_None : kwnames);
 }
 
-/* Rows are recorded one by one, but eager makes them with one unbind(), whose outputs autograd lets nobody write to. So if one
- * is written to, the capture is made again up to before they are made, and CPython raises the error. MG_OK or MG_ERR. */
+/* Rows are recorded one by one, but eager makes them with one unbind(), whose outputs autograd lets nobody write to. So if an
+ * operation fails that is given some, the capture is made again up to before they are made: the error may be another. */
+static void
+stop_before_rows(MgCapture *capture, PyObject *twins)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(twins); i++) {
+        long row = mg_twin_of(PyList_GET_ITEM(twins, i))->row;
+        if (row > 0 && (capture->dropped == 0 || row < capture->dropped)) {
+            capture->dropped = row;
+        }
+    }
+}
+
+/* The same where a row is written to, of which only autograd knows that it fails. MG_OK or MG_ERR. */
 static int
 check_rows(MgCapture *capture, PyObject *written, PyObject *twins)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(written); i++) {
-        long row = mg_twin_of(PyList_GET_ITEM(twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(written, i))))->row;
-        if (row > 0 && has_grad_mode(capture->state)) {
-            capture->dropped = row;
+        PyObject *twin = PyList_GET_ITEM(twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(written, i)));
+        if (mg_twin_of(twin)->row > 0 && has_grad_mode(capture->state)) {
+            stop_before_rows(capture, twins);
             return mg_capture_abort(capture, MG_REASON_OPERATION_FAILED, "a row of a tensor is written to");
         }
     }
@@ -969,10 +981,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         capture->asks_leaves = 1; /* what is no leaf, or a view of none, can be written to; a leaf has a gradient */
     }
     if (outcome == NULL) {
-        for (Py_ssize_t i = PyList_GET_SIZE(mapping.twins); i-- > 0 && capture->reason == MG_REASON_OPERATION_FAILED;) {
-            long row =
-                mg_twin_of(PyList_GET_ITEM(mapping.twins, i))->row; /* the error may be another for an unbind() */
-            capture->dropped = row > 0 ? row : capture->dropped;
+        if (capture->reason == MG_REASON_OPERATION_FAILED) {
+            stop_before_rows(capture, mapping.twins);
         }
         goto done;
     }

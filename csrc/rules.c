@@ -1539,7 +1539,9 @@ call_partial(MgCapture *capture, PyObject *partial, PyObject *const *args, Py_ss
     int is_argument = record != NULL && record->kind == MG_KIND_INSTANCE; /* its parts are guarded one by one */
     PyObject *parts[] = {MG_STRING("func"), MG_STRING("args"), MG_STRING("keywords")};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(parts); i++) {
-        parts[i] = is_argument ? mg_world_getattr(capture, partial, parts[i]) : PyObject_GetAttr(partial, parts[i]);
+        parts[i] = i > 0 && parts[i - 1] == NULL ? NULL
+                   : is_argument                 ? mg_world_getattr(capture, partial, parts[i])
+                                                 : PyObject_GetAttr(partial, parts[i]);
     }
     PyObject *function = parts[0], *bound = parts[1], *named = parts[2];
     if (function == NULL || bound == NULL || named == NULL) {

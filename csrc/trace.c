@@ -660,6 +660,15 @@ mg_trace_load_classderef(MgCapture *capture, MgFrame *frame, int slot)
     return value;
 }
 
+/* What a dict from outside has at a name, which is guarded. New; NULL if there is nothing, or with an exception. */
+static PyObject *
+read_name(MgCapture *capture, PyObject *dict, PyObject *name)
+{
+    PyObject *value = NULL;
+    int found = mg_world_pin(capture, dict) == NULL ? -1 : mg_world_find_item(capture, dict, name, &value);
+    return found == 1 ? value : NULL;
+}
+
 /* The whole name of a module, given relative to the package of the code that imports it. New; NULL if capture stops. */
 static PyObject *
 absolute_name(MgCapture *capture, MgFrame *frame, PyObject *name, int level)
@@ -667,7 +676,7 @@ absolute_name(MgCapture *capture, MgFrame *frame, PyObject *name, int level)
     if (level == 0) {
         return Py_NewRef(name);
     }
-    PyObject *package = mg_world_load_global(capture, frame, MG_STRING("__package__")), *whole = NULL;
+    PyObject *package = read_name(capture, frame->f_globals, MG_STRING("__package__")), *whole = NULL;
     Py_ssize_t end = package != NULL && PyUnicode_Check(package) ? PyUnicode_GET_LENGTH(package) : -1;
     for (; end > 0 && level > 1; level--) {
         end = PyUnicode_FindChar(package, '.', 0, end, -1);
@@ -682,15 +691,6 @@ absolute_name(MgCapture *capture, MgFrame *frame, PyObject *name, int level)
     Py_XDECREF(package);
     Py_XDECREF(base);
     return whole;
-}
-
-/* What a dict from outside has at a name, which is guarded. New; NULL if there is nothing, or with an exception. */
-static PyObject *
-read_name(MgCapture *capture, PyObject *dict, PyObject *name)
-{
-    PyObject *value = NULL;
-    int found = mg_world_pin(capture, dict) == NULL ? -1 : mg_world_find_item(capture, dict, name, &value);
-    return found == 1 ? value : NULL;
 }
 
 /* A module that has been imported, which is guarded. New; NULL if capture stops. */
@@ -753,4 +753,15 @@ mg_trace_import_name(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, 
     }
     Py_XDECREF(whole);
     return module;
+}
+
+PyObject *
+mg_trace_import_from(MgCapture *capture, PyObject *module, PyObject *name)
+{
+    PyObject *value = mg_world_getattr(capture, module, name);
+    if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) { /* a submodule, or an ImportError */
+        PyErr_Clear();
+        mg_capture_abort(capture, MG_REASON_IMPORT, "%U", name);
+    }
+    return value;
 }

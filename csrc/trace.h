@@ -59,5 +59,6 @@ PyObject *mg_trace_load_name(MgCapture *capture, MgFrame *frame, PyObject *name)
 PyObject *mg_trace_load_classderef(MgCapture *capture, MgFrame *frame, int slot);
 PyObject *mg_trace_import_name(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, PyObject *name,
                                PyObject *fromlist, PyObject *level);
+PyObject *mg_trace_import_from(MgCapture *capture, PyObject *module, PyObject *name);
 
 #endif

@@ -39,13 +39,13 @@ struct MgTwin {
     PyObject *real;   /* strong: the outside tensor, else NULL */
     PyObject *fake;   /* strong: the FakeTensor of an operation with symbols that it took part in, else NULL */
     int shares;       /* it shares memory with others that are not in its ring */
-    long
-        row; /* of a row of a tensor that requires grad, or a view of one, the instruction that made all rows; else 0 */
-    int gradless;     /* a view of what requires grad, made where gradients were off: not for a backend to give back */
+    long row;     /* if it is a row, or its view, of what requires grad: the instruction that made all rows; else 0 */
+    int gradless; /* a view of what requires grad, made where gradients were off: not for a backend to give back */
     uint64_t capture; /* the number of the capture it belongs to */
     MgTwin *next;     /* the ring of twins that are views of one tensor; borrowed: a dying twin leaves it */
     MgTwin *previous;
 };
+
 extern PyTypeObject MgTwin_Type;
 /* The Python class of twins, and where its slot is; set by mg_twin_init. */
 extern PyTypeObject *mg_twin_class;

@@ -21,7 +21,6 @@
 #include "symbol.h"
 #include "worldbase.h"
 
-#include <math.h>
 #include <structmember.h>
 
 /* ---- kinds ---- */
@@ -373,12 +372,6 @@ is_in_slot(const MgRecord *record)
     return record->kind == MG_KIND_OPAQUE && record->source != NULL && record->source->kind == MG_SOURCE_LOCAL;
 }
 
-static int
-is_nan(PyObject *object)
-{
-    return PyFloat_CheckExact(object) && isnan(PyFloat_AS_DOUBLE(object));
-}
-
 /* Guards the identity of a plain value, wherever it was found. */
 static int
 guard_value(MgCapture *capture, PyObject *value)
@@ -428,7 +421,7 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
     }
     else if (mg_is_plain_value(object) || Py_TYPE(object) == mg_torch.device ||
              mg_rules_is_value_type(Py_TYPE(object))) {
-        int nan = is_nan(object); /* containers find one by its identity */
+        int nan = mg_is_nan(object); /* containers find one by its identity */
         MgSource *lazy = nan ? mg_lazy_source(capture, object) : NULL;
         capture->has_nan |= nan;
         if ((lazy != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, lazy, object) < 0) ||

@@ -36,6 +36,33 @@ f(X, float("inf"))
 f(X, 0)
 f(X, False)
 f(X, 0.0)
+### object that is known by its identity goes, and None comes
+def gen(): yield 1
+held = gen()
+def f(x): return x + 1 if held is None else x + 2
+---
+f(X)
+f(X)
+held = None
+f(X)
+held = gen()
+f(X)
+### modes that see operations
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+def f(x): return x + len(_get_current_dispatch_mode_stack())
+---
+f(X)
+f(Y)
+### name that a module does not have
+def f(x):
+    try:
+        from sys import no_such_name
+    except Exception as e:
+        return x + 1, type(e), str(e)
+    return x + no_such_name
+---
+f(X)
+f(X)
 ### argument slice
 def f(x, s): return x[s], s.start, s == slice(0, 1)
 ---
