@@ -400,11 +400,11 @@ def test_dicts_made_for_a_call_are_no_changes(name: str) -> None:
     for _ in range(4):
         call(f, x)
     before = calm()
-    call(f, x)
-    call(f, x)
-    call(f, x)
-    after = calm()
-    assert after >= before + 2
+    for _ in range(12):
+        call(f, x)
+    assert (
+        calm() >= before + 6
+    )  # none, if they counted; now and then others of the process change a dict, as collections do
     # a change between two calls is seen nevertheless: of a dict that is made for the call, too, once it is looked at
     call(f, x)
     net[4].register_forward_hook(lambda module, args, output: output + 1)
