@@ -601,8 +601,7 @@ guard_result(MgCapture *capture, PyObject *cache, PyObject *key, int limited, Py
     MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, cache, 0);
     MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
     if (limited) { /* a link is used again for another key when the cache is full */
-        if (strcmp(Py_TYPE(value)->tp_name, "functools._lru_list_elem") != 0 ||
-            Py_TYPE(value)->tp_basicsize != sizeof(Link)) {
+        if (!Py_IS_TYPE(value, mg_kinds.lru_link) || Py_TYPE(value)->tp_basicsize != sizeof(Link)) {
             return MG_BREAK;
         }
         if (descriptor == NULL && (descriptor = PyDescr_NewMember(Py_TYPE(value), &member)) == NULL) {

@@ -299,7 +299,7 @@ tuple_field(PyObject *descriptor)
         Py_ssize_t offset = member->offset - (Py_ssize_t)offsetof(PyTupleObject, ob_item);
         return member->type == T_OBJECT && offset >= 0 ? offset / (Py_ssize_t)sizeof(PyObject *) : -1;
     }
-    if (strcmp(Py_TYPE(descriptor)->tp_name, "_collections._tuplegetter") != 0) {
+    if (!Py_IS_TYPE(descriptor, mg_kinds.tuple_getter)) {
         return -1;
     }
     return ((struct {

@@ -5,6 +5,7 @@
  * Nothing here imports torch._dynamo: what is not loaded has not been used. */
 #include "control.h"
 
+#include "kinds.h"
 #include "source.h"
 #include "text.h"
 #include "world.h"
@@ -148,12 +149,12 @@ has_id(PyObject *ids, PyObject *object)
 MgMark
 mg_control_override(PyObject *callable, PyObject **other)
 {
-    if (control.replaced != NULL) {
+    if (control.replaced != NULL && mg_kinds_is_quiet(callable)) {
         *other = PyDict_GetItemWithError(control.replaced, callable);
         if (*other != NULL) {
             return MG_MARK_REPLACED;
         }
-        PyErr_Clear(); /* it can't be hashed */
+        PyErr_Clear();
     }
     return has_id(control.refused, callable) ? MG_MARK_SKIPPED : MG_MARK_NONE;
 }
@@ -164,7 +165,7 @@ mg_control_ignores(PyObject *callable, PyObject *const *args, Py_ssize_t count)
     if (control.ignored == NULL || PySet_GET_SIZE(control.ignored) == 0) {
         return 0;
     }
-    int found = PySet_Contains(control.ignored, callable);
+    int found = mg_kinds_is_quiet(callable) ? PySet_Contains(control.ignored, callable) : 0;
     if (found == 0 && count > 0 && PyFunction_Check(callable)) { /* logger.info, of one logger only */
         PyObject *method = PyMethod_New(callable, args[0]);
         found = method == NULL ? -1 : PySet_Contains(control.ignored, method);

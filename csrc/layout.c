@@ -5,6 +5,8 @@
  * asked of libtorch. Nothing here is written to. */
 #include "layout.h"
 
+#include "kinds.h"
+
 #include <malloc.h>
 
 MgTensorLayout mg_tensor_layout;
@@ -339,7 +341,7 @@ mg_layout_has_modes(void)
         found = count < 0 ? -1 : 0;
         for (Py_ssize_t i = 0; found == 0 && i < count; i++) {
             PyObject *mode = PyObject_CallMethod(core, "_get_function_stack_at", "n", i);
-            found = mode == NULL ? -1 : strcmp(Py_TYPE(mode)->tp_name, "DeviceContext") != 0;
+            found = mode == NULL ? -1 : !Py_IS_TYPE(mode, mg_kinds.device_context);
             Py_XDECREF(mode);
         }
     }

@@ -454,7 +454,7 @@ add_dict_iterator(MgPlanner *planner, PyObject *value, PyObject *dict, Py_ssize_
     return node;
 }
 
-static int is_getter(PyTypeObject *type);
+static int mg_is_getter(PyTypeObject *type);
 
 /* A builtin iterator in the middle: what its __reduce__ says. */
 static int
@@ -480,7 +480,7 @@ add_iterator(MgPlanner *planner, PyObject *value)
         return -1;
     }
     int node = -1;
-    if (is_getter(type) && PyTuple_GET_ITEM(reduced, 0) != (PyObject *)type) { /* a methodcaller with keywords */
+    if (mg_is_getter(type) && PyTuple_GET_ITEM(reduced, 0) != (PyObject *)type) { /* a methodcaller with keywords */
         Py_DECREF(reduced);
         return refuse(planner, value);
     }
@@ -513,13 +513,6 @@ is_iterator(PyObject *value)
            type == &PyDictIterItem_Type || type == &PySetIter_Type || type == &PyUnicodeIter_Type;
 }
 
-static int
-is_getter(PyTypeObject *type)
-{
-    return strcmp(type->tp_name, "operator.attrgetter") == 0 || strcmp(type->tp_name, "operator.itemgetter") == 0 ||
-           strcmp(type->tp_name, "operator.methodcaller") == 0;
-}
-
 /* 1 for a builtin method that is bound to an object: list.append of a list. */
 static int
 is_bound_builtin(PyObject *value)
@@ -546,8 +539,8 @@ is_constant(const MgCapture *capture, PyObject *value)
     if (PyCFunction_Check(value)) {
         return !is_bound_builtin(value);
     }
-    if (type == &PySlice_Type || type == &PyDictProxy_Type || type == &PyProperty_Type ||
-        strcmp(type->tp_name, "functools.partial") == 0 || is_getter(type)) {
+    if (type == &PySlice_Type || type == &PyDictProxy_Type || type == &PyProperty_Type || type == mg_kinds.partial ||
+        mg_is_getter(type)) {
         return 0; /* they hold other objects */
     }
     return value == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type ||
@@ -724,10 +717,10 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
         }
         return node < 0 || set_part(planner, node, 0, PyCell_GET(value)) < 0 ? -1 : node;
     }
-    if (strcmp(type->tp_name, "functools.partial") == 0) {
+    if (type == mg_kinds.partial) {
         return add_partial(planner, value);
     }
-    if (is_iterator(value) || is_getter(type)) {
+    if (is_iterator(value) || mg_is_getter(type)) {
         return add_iterator(planner, value);
     }
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE || type == mg_defaultdict_type || type == mg_deque_type ||

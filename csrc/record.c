@@ -8,6 +8,7 @@
 #include "record.h"
 
 #include "alias.h"
+#include "kinds.h"
 #include "rules.h"
 #include "structure.h"
 #include "shape.h"
@@ -907,8 +908,8 @@ error:
 static int
 makes_tensors(PyObject *target)
 {
-    return PyType_Check(target) && (PyType_IsSubtype((PyTypeObject *)target, mg_torch.base) ||
-                                    strcmp(Py_TYPE(target)->tp_name, "torch.tensortype") == 0);
+    return PyType_Check(target) &&
+           (PyType_IsSubtype((PyTypeObject *)target, mg_torch.base) || Py_IS_TYPE(target, mg_kinds.tensor_type));
 }
 
 /* Graphs hold a torch.Size as a tuple, and torch's oldest constructors take a tuple for data: `x.new(size)` is recorded

@@ -5,6 +5,7 @@
 #include "route.h"
 
 #include "control.h"
+#include "kinds.h"
 #include "rules.h"
 #include "shadow.h"
 #include "world.h"
@@ -226,11 +227,10 @@ call_named(MgCapture *capture, PyObject *object, PyObject *arguments)
 int
 mg_route_getter(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject **result)
 {
-    const char *name = Py_TYPE(callable)->tp_name;
-    int attribute = strcmp(name, "operator.attrgetter") == 0, item = strcmp(name, "operator.itemgetter") == 0,
-        method = strcmp(name, "operator.methodcaller") == 0;
+    PyTypeObject *type = Py_TYPE(callable);
+    int attribute = type == mg_kinds.attrgetter, method = type == mg_kinds.methodcaller;
     *result = NULL;
-    if ((!attribute && !item && !method) || count != 1) {
+    if (!mg_is_getter(type) || count != 1) {
         return 0;
     }
     PyObject *reduced = PyObject_CallMethod(callable, "__reduce__", NULL);
@@ -270,7 +270,7 @@ PyObject *
 mg_route_wrap(PyObject *argument)
 {
     if (argument == NULL || argument == Py_None || PyFunction_Check(argument) || mg_is_twin(argument) ||
-        !PyCallable_Check(argument) || strcmp(Py_TYPE(argument)->tp_name, "functools.KeyWrapper") == 0 ||
+        !PyCallable_Check(argument) || Py_IS_TYPE(argument, mg_kinds.key_wrapper) ||
         argument == (PyObject *)&PyLong_Type || argument == (PyObject *)&PyFloat_Type ||
         argument == (PyObject *)&PyBool_Type || Py_IS_TYPE(argument, &route_type) ||
         (!PyCFunction_Check(argument) && !PyType_Check(argument) && Py_TYPE(argument)->tp_iter != NULL)) {

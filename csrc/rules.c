@@ -9,6 +9,7 @@
 #include "answer.h"
 #include "callable.h"
 #include "control.h"
+#include "kinds.h"
 #include "place.h"
 #include "record.h"
 #include "registry.h"
@@ -126,16 +127,11 @@ static const char *const rule_names[RULE_COUNT] = {
 };
 
 static struct {
-    MgTable calls;   /* callable -> Rule */
-    MgTable methods; /* PyMethodDef -> the descriptor among the callables */
-    PyObject *kept;  /* strong: list of the callables above */
-    PyObject *constant_types;
-    PyObject *harmless_types;
-    PyObject *tensor_types;
-    PyObject *graph_types;
-    PyObject *record_types;   /* types whose instances are recorded when called, such as torch.ops */
-    PyObject *record_owners;  /* __self__ or __module__ of builtin functions that are recorded */
-    PyObject *native_modules; /* names of C modules whose functions are harmless */
+    MgTable calls;            /* callable -> Rule */
+    MgTable methods;          /* PyMethodDef -> the descriptor among the callables */
+    PyObject *kept;           /* strong: list of the callables above */
+    PyObject *owner_names;    /* names of C modules whose functions are recorded */
+    PyObject *native_modules; /* the same of those whose functions are harmless */
     PyObject *state_readers;  /* list of callables without arguments */
     PyObject *state_words;    /* list, one for each reader: None if it is to be asked, else a tuple; see rules.py */
     PyObject *restore_state;  /* callable: puts a state back */
@@ -144,17 +140,11 @@ static struct {
     PyObject *setters;        /* functions that change settings -> what they are asked for; see rules.py */
     PyObject *operator_abs;   /* what abs() is on a tensor */
     PyObject *operators;      /* names of methods of tensors -> functions of the module operator */
-    PyObject *kept_types;     /* immutable C types whose instances can't be made again */
     PyObject *attributes;     /* names of attributes of tensors that follow from the metadata */
     PyObject *polyfills;      /* C functions -> Python functions that do the same, to be inlined in their place */
-    PyObject *value_types;    /* numpy's scalars */
-    PyObject *arithmetic;     /* types of functions that are harmless on numbers: numpy's */
     PyObject *stand_ins;      /* Python's classes of numbers -> the dtypes that torch takes them for */
-    PyTypeObject *union_type; /* of X | Y */
-    PyTypeObject *cached_property;
     PyObject *module_getattr; /* torch.nn.Module.__getattr__, */
     PyObject *module_code;    /* strong: and its code at start-up */
-    PyObject *apart;          /* set of Python functions that C code calls for itself: no part of the program */
 } rules;
 
 /* ---- tables ---- */
@@ -195,31 +185,13 @@ mg_rules_configure(PyObject *tables)
         const char *name;
         PyObject **slot;
     } wanted[] = {
-        {"constant_types", &rules.constant_types},
-        {"harmless_types", &rules.harmless_types},
-        {"tensor_types", &rules.tensor_types},
-        {"graph_types", &rules.graph_types},
-        {"record_types", &rules.record_types},
-        {"record_owners", &rules.record_owners},
-        {"native_modules", &rules.native_modules},
-        {"state_readers", &rules.state_readers},
-        {"state_words", &rules.state_words},
-        {"restore_state", &rules.restore_state},
-        {"hold_casts", &rules.hold_casts},
-        {"managers", &rules.managers},
-        {"setters", &rules.setters},
-        {"operator_abs", &rules.operator_abs},
-        {"operators", &rules.operators},
-        {"attributes", &rules.attributes},
-        {"polyfills", &rules.polyfills},
-        {"apart", &rules.apart},
-        {"arithmetic", &rules.arithmetic},
-        {"stand_ins", &rules.stand_ins},
-        {"value_types", &rules.value_types},
-        {"kept_types", &rules.kept_types},
-        {"union_type", (PyObject **)&rules.union_type},
-        {"cached_property", (PyObject **)&rules.cached_property},
-        {"module_getattr", &rules.module_getattr},
+        {"owner_names", &rules.owner_names},     {"native_modules", &rules.native_modules},
+        {"state_readers", &rules.state_readers}, {"state_words", &rules.state_words},
+        {"restore_state", &rules.restore_state}, {"hold_casts", &rules.hold_casts},
+        {"managers", &rules.managers},           {"setters", &rules.setters},
+        {"operator_abs", &rules.operator_abs},   {"operators", &rules.operators},
+        {"attributes", &rules.attributes},       {"polyfills", &rules.polyfills},
+        {"stand_ins", &rules.stand_ins},         {"module_getattr", &rules.module_getattr},
         {"module_code", &rules.module_code},
     };
     if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
@@ -233,6 +205,9 @@ mg_rules_configure(PyObject *tables)
     }
     PyObject *places = PyDict_GetItemString(tables, "places");
     if (places != NULL && mg_place_configure(places) < 0) {
+        return MG_ERR;
+    }
+    if (mg_kinds_configure(tables) < 0) {
         return MG_ERR;
     }
     mg_stance_configure(tables);
@@ -250,10 +225,11 @@ rule_of(PyObject *callable)
     return (Rule)(uintptr_t)mg_table_get(&rules.calls, callable, NULL);
 }
 
+/* 1 if a set of names has this one, which may be anything, or NULL. */
 static int
-in_set(PyObject *set, PyObject *item)
+in_set(PyObject *set, PyObject *name)
 {
-    int found = set == NULL ? 0 : PySet_Contains(set, item);
+    int found = set == NULL || name == NULL || !PyUnicode_CheckExact(name) ? 0 : PySet_Contains(set, name);
     if (found < 0) {
         PyErr_Clear();
     }
@@ -263,17 +239,17 @@ in_set(PyObject *set, PyObject *item)
 int
 mg_rules_is_constant_type(PyTypeObject *type)
 {
-    if (in_set(rules.constant_types, (PyObject *)type)) {
+    if (mg_kinds_has(MG_SET_CONSTANT, type)) {
         return 1;
     }
     /* enum members: classes made by a metaclass that is in the set */
-    return in_set(rules.constant_types, (PyObject *)Py_TYPE(type));
+    return mg_kinds_has(MG_SET_CONSTANT, Py_TYPE(type));
 }
 
 int
 mg_rules_is_harmless_type(PyTypeObject *type)
 {
-    return in_set(rules.harmless_types, (PyObject *)type);
+    return mg_kinds_has(MG_SET_HARMLESS, type);
 }
 
 int
@@ -285,32 +261,33 @@ mg_rules_is_module_getattr(PyObject *function)
 int
 mg_rules_is_cached_property(PyTypeObject *type)
 {
-    return type == rules.cached_property;
+    return type == mg_kinds.cached_property;
 }
 
 int
 mg_rules_is_plain_tensor_type(PyTypeObject *type)
 {
-    return in_set(rules.tensor_types, (PyObject *)type);
+    return mg_kinds_has(MG_SET_TENSOR, type);
 }
 
 int
 mg_rules_is_graph_constant(PyObject *value)
 {
-    return in_set(rules.graph_types, (PyObject *)Py_TYPE(value)) ||
-           in_set(rules.constant_types, (PyObject *)Py_TYPE(Py_TYPE(value)));
+    return mg_kinds_has(MG_SET_GRAPH, Py_TYPE(value)) || mg_kinds_has(MG_SET_CONSTANT, Py_TYPE(Py_TYPE(value)));
 }
 
 PyObject *
 mg_rules_stand_in(PyObject *value)
 {
-    return rules.stand_ins == NULL || !PyType_Check(value) ? NULL : PyDict_GetItemWithError(rules.stand_ins, value);
+    return rules.stand_ins == NULL || !Py_IS_TYPE(value, &PyType_Type)
+               ? NULL
+               : PyDict_GetItemWithError(rules.stand_ins, value);
 }
 
 int
 mg_rules_is_value_type(PyTypeObject *type)
 {
-    return in_set(rules.value_types, (PyObject *)type);
+    return mg_kinds_has(MG_SET_VALUES, type);
 }
 
 int
@@ -349,7 +326,7 @@ is_bookkeeping(PyObject *function)
 int
 mg_rules_is_apart(PyObject *function)
 {
-    if (in_set(rules.apart, function)) {
+    if (mg_kinds_has(MG_SET_APART, function)) {
         return 1;
     }
     if (!is_bookkeeping(function)) {
@@ -544,7 +521,7 @@ mg_rules_has_address(PyObject *value)
 static PyObject *
 keep_constant(MgCapture *capture, PyObject *result)
 {
-    if (result == NULL || !in_set(rules.kept_types, (PyObject *)Py_TYPE(result))) {
+    if (result == NULL || !mg_kinds_has(MG_SET_KEPT, Py_TYPE(result))) {
         return result;
     }
     PyObject *view = mg_world_adopt(capture, result);
@@ -819,7 +796,7 @@ twin_isinstance(PyObject *value, PyObject *classes, int asks)
         }
         return 0;
     }
-    if (Py_IS_TYPE(classes, rules.union_type)) { /* X | Y */
+    if (Py_IS_TYPE(classes, mg_kinds.union_type)) { /* X | Y */
         PyObject *arguments = PyObject_GetAttrString(classes, "__args__");
         int result = arguments == NULL ? -1 : PyTuple_Check(arguments) ? twin_isinstance(value, arguments, asks) : 0;
         Py_XDECREF(arguments);
@@ -858,7 +835,7 @@ guard_classes(MgCapture *capture, PyObject *classes)
         return MG_OK;
     }
     if (!PyType_Check(classes)) { /* a union holds classes for good; anything else is guarded by itself */
-        PyObject *parts = Py_IS_TYPE(classes, rules.union_type) ? PyObject_GetAttrString(classes, "__args__") : NULL;
+        PyObject *parts = Py_IS_TYPE(classes, mg_kinds.union_type) ? PyObject_GetAttrString(classes, "__args__") : NULL;
         int result = parts == NULL ? (PyErr_Occurred() ? MG_ERR : MG_OK) : guard_classes(capture, parts);
         Py_XDECREF(parts);
         return result;
@@ -1459,11 +1436,10 @@ builtin_rule(PyObject *callable)
 {
     PyObject *self = ((PyCFunctionObject *)callable)->m_self; /* also of a static method, as torch's functions are */
     PyObject *module = ((PyCFunctionObject *)callable)->m_module;
-    if ((self != NULL && in_set(rules.record_owners, self)) ||
-        (module != NULL && in_set(rules.record_owners, module))) {
+    if ((self != NULL && mg_kinds_has(MG_SET_OWNERS, self)) || in_set(rules.owner_names, module)) {
         return RULE_RECORD;
     }
-    if (module != NULL && in_set(rules.native_modules, module)) {
+    if (in_set(rules.native_modules, module)) {
         return RULE_NATIVE;
     }
     return RULE_NONE;
@@ -1519,7 +1495,7 @@ call_c_method(MgCapture *capture, PyObject *callable, PyTypeObject *owner, PyObj
     if (mg_rules_is_harmless_type(owner) || PyType_IsSubtype(owner, (PyTypeObject *)PyExc_BaseException)) {
         MgRecord *record = mg_world_record(capture, self);
         if (record != NULL && record->object == self && (Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
-            record->kind != MG_KIND_TUPLE && !in_set(rules.kept_types, (PyObject *)Py_TYPE(self))) {
+            record->kind != MG_KIND_TUPLE && !mg_kinds_has(MG_SET_KEPT, Py_TYPE(self))) {
             mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(self)->tp_name);
             return NULL;
         }
@@ -1813,7 +1789,7 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
             }
             PyTypeObject *owner = Py_TYPE(self); /* the C type that the method is of */
             while (owner->tp_flags & Py_TPFLAGS_HEAPTYPE && owner->tp_base != NULL &&
-                   !in_set(rules.kept_types, (PyObject *)owner)) {
+                   !mg_kinds_has(MG_SET_KEPT, owner)) {
                 owner = owner->tp_base;
             }
             return call_c_method(capture, callable, owner, self, args, count, kwnames);
@@ -1858,23 +1834,23 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     if (PyWeakref_CheckRefExact(callable) && count == 0 && kwnames == NULL) {
         return call_weakref(capture, callable);
     }
-    if (in_set(rules.record_types, (PyObject *)type)) {
+    if (mg_kinds_has(MG_SET_RECORDED, type)) {
         return mg_record_call(capture, MG_NODE_FUNCTION, callable, args, count, kwnames);
     }
     if (PyType_Check(callable)) {
         return call_class(capture, (PyTypeObject *)callable, args, count, kwnames);
     }
-    if (in_set(rules.arithmetic, (PyObject *)type)) {
+    if (mg_kinds_has(MG_SET_ARITHMETIC, type)) {
         return call_arithmetic(capture, callable, args, count, kwnames);
     }
     PyObject *gotten;
     if (kwnames == NULL && mg_route_getter(capture, callable, args, count, &gotten)) {
         return gotten;
     }
-    if (strcmp(type->tp_name, "functools._lru_cache_wrapper") == 0) {
+    if (type == mg_kinds.lru_cache) {
         return mg_answer_cached(capture, callable, args, count, kwnames);
     }
-    if (strcmp(type->tp_name, "functools.partial") == 0) {
+    if (type == mg_kinds.partial) {
         return call_partial(capture, callable, args, count, kwnames);
     }
     if (type == &MgCompiled_Type) { /* a compiled function inside another is just its function */

@@ -4,6 +4,9 @@
  * that. So nobody's __repr__ is called but those of plain values. */
 #include "text.h"
 
+#include "kinds.h"
+#include "torchabi.h"
+
 enum { MOST_ITEMS = 16, MOST_LEVELS = 3, LONGEST = 200, SHOWN = 100, MOST_BITS = 256 };
 
 static PyObject *text_of(PyObject *object, int level);
@@ -12,19 +15,13 @@ static PyObject *text_of(PyObject *object, int level);
 static int
 is_short(PyObject *object)
 {
-    static const char *const torch_types[] = {"torch.device",        "torch.dtype",   "torch.layout",
-                                              "torch.memory_format", "torch.qscheme", "torch.Size"};
     PyTypeObject *type = Py_TYPE(object);
     if (object == Py_None || object == Py_Ellipsis || object == Py_NotImplemented || PyBool_Check(object) ||
         PyFloat_CheckExact(object) || PyComplex_CheckExact(object)) {
         return 1;
     }
-    for (size_t i = 0; (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 && i < Py_ARRAY_LENGTH(torch_types); i++) {
-        if (strcmp(type->tp_name, torch_types[i]) == 0) {
-            return 1;
-        }
-    }
-    return 0;
+    return type == mg_torch.device || type == mg_torch.dtype || type == mg_torch.layout ||
+           type == mg_torch.memory_format || type == mg_torch.size || type == mg_kinds.qscheme;
 }
 
 /* The beginning of a string or of bytes. */

@@ -2,6 +2,7 @@
 #ifndef MG_WORLDBASE_H
 #define MG_WORLDBASE_H
 
+#include "kinds.h"
 #include "world.h"
 
 static inline int
@@ -17,13 +18,6 @@ mg_is_plain_value(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     return type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyBytes_Type ||
            type == &PyComplex_Type;
-}
-
-/* 1 for a functools.partial, but not for one of a subclass. */
-static inline int
-mg_is_partial(PyObject *object)
-{
-    return strcmp(Py_TYPE(object)->tp_name, "functools.partial") == 0;
 }
 
 /* 1 for immutable singletons and objects of torch that are compared by identity. */

@@ -14,6 +14,7 @@ import collections
 import copyreg
 import enum
 import functools
+import gc
 import inspect
 import itertools
 import operator
@@ -547,6 +548,28 @@ def _numpy_scalars() -> set[type]:
     }
 
 
+def _kinds() -> dict[str, type]:
+    """Single types that the core knows by their identity; see csrc/kinds.h."""
+    cached = functools.lru_cache(maxsize=1)(lambda: None)
+    cached()
+    links = [type(held[()]) for held in gc.get_referents(cached) if type(held) is dict and () in held]
+    return {
+        "partial": functools.partial,
+        "lru_cache": type(cached),
+        "lru_link": links[0],
+        "key_wrapper": type(functools.cmp_to_key(lambda a, b: 0)),
+        "attrgetter": operator.attrgetter,
+        "itemgetter": operator.itemgetter,
+        "methodcaller": operator.methodcaller,
+        "tuple_getter": type(vars(collections.namedtuple("_Row", "item"))["item"]),
+        "cached_property": functools.cached_property,
+        "union_type": types.UnionType,
+        "tensor_type": type(torch.FloatTensor),
+        "device_context": DeviceContext,
+        "qscheme": torch.qscheme,
+    }
+
+
 def tables() -> dict[str, Any]:
     """All tables, for `_core.configure`."""
     calls: dict[Any, str] = {}
@@ -617,8 +640,8 @@ def tables() -> dict[str, Any]:
         "record_owners": {
             type(torch._C._VariableFunctions), torch._C._VariableFunctions,
             *(getattr(torch._C, name) for name in ("_nn", "_linalg", "_fft", "_special")),
-            "torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special",
         },
+        "owner_names": {"torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special"},
         "native_modules": {
             "math", "cmath", "_operator", "_functools", "itertools", "_collections", "_bisect", "_heapq",
         },
@@ -631,8 +654,7 @@ def tables() -> dict[str, Any]:
         "polyfills": _POLYFILLS,
         "scripted": torch.jit.ScriptFunction,
         "stand_ins": {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128},
-        "union_type": types.UnionType,
-        "cached_property": functools.cached_property,
+        "kinds": _kinds(),
         **_module_getattr(),
         "apart": {copyreg._slotnames},  # type: ignore[attr-defined]
         "operator_abs": operator.abs,

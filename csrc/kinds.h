@@ -1,0 +1,62 @@
+/* Types and other objects that the core knows by their identity: a class can have any name, and any hash. */
+#ifndef MG_KINDS_H
+#define MG_KINDS_H
+
+#include "magneto.h"
+
+/* Sets of types; see the tables in magneto/rules.py. */
+typedef enum {
+    MG_SET_CONSTANT,   /* immutable objects, guarded by identity */
+    MG_SET_HARMLESS,   /* C types whose methods touch nothing but their arguments */
+    MG_SET_TENSOR,     /* tensor classes that behave like torch.Tensor */
+    MG_SET_GRAPH,      /* their instances may be arguments in a graph */
+    MG_SET_RECORDED,   /* their instances are recorded when they are called */
+    MG_SET_OWNERS,     /* no types: what builtin functions that are recorded are bound to */
+    MG_SET_KEPT,       /* immutable C types whose instances can't be made again */
+    MG_SET_VALUES,     /* numpy's scalars */
+    MG_SET_ARITHMETIC, /* functions that are harmless on numbers: numpy's */
+    MG_SET_APART,      /* no types: Python functions that C code calls for itself */
+    MG_SET_COUNT,
+} MgSet;
+
+/* Single types; strong, NULL before the tables are there. */
+extern struct MgKinds {
+    PyTypeObject *partial;         /* functools.partial */
+    PyTypeObject *lru_cache;       /* what functools.lru_cache gives, */
+    PyTypeObject *lru_link;        /* and what its cache holds if it has a limit */
+    PyTypeObject *key_wrapper;     /* what functools.cmp_to_key gives */
+    PyTypeObject *attrgetter;      /* of the module operator */
+    PyTypeObject *itemgetter;      /* the same */
+    PyTypeObject *methodcaller;    /* the same */
+    PyTypeObject *tuple_getter;    /* a field of a namedtuple */
+    PyTypeObject *cached_property; /* functools.cached_property */
+    PyTypeObject *union_type;      /* of X | Y */
+    PyTypeObject *tensor_type;     /* the metaclass of torch.FloatTensor and its kin */
+    PyTypeObject *device_context;  /* the mode that torch.device enters */
+    PyTypeObject *qscheme;         /* torch.qscheme */
+} mg_kinds;
+
+/* Takes the tables that it knows. MG_OK or MG_ERR. */
+int mg_kinds_configure(PyObject *tables);
+
+/* 1 or 0: runs no code. */
+int mg_kinds_has(MgSet set, const void *object);
+
+/* 1 if a dict or set of functions and methods can be asked for the object without running Python code. */
+int mg_kinds_is_quiet(PyObject *object);
+
+/* 1 for a functools.partial, but not for one of a subclass. */
+static inline int
+mg_is_partial(PyObject *object)
+{
+    return Py_TYPE(object) == mg_kinds.partial;
+}
+
+/* 1 for what operator.attrgetter, itemgetter and methodcaller give. */
+static inline int
+mg_is_getter(PyTypeObject *type)
+{
+    return type == mg_kinds.attrgetter || type == mg_kinds.itemgetter || type == mg_kinds.methodcaller;
+}
+
+#endif
