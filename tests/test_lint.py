@@ -20,7 +20,9 @@ pytestmark = pytest.mark.no_leak_hunt("reads files only")
 
 def text_files() -> list[Path]:
     """The files that belong to the project: those at the top and those in its folders."""
-    found = [path for path in ROOT.iterdir() if path.is_file()]
+    found = [
+        path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"
+    ]  # a file in a worktree
     for folder in FOLDERS:
         found += (ROOT / folder).rglob("*")
     return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
