@@ -656,6 +656,9 @@ is_harmless(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ss
     if (trial->reason != MG_REASON_NONE) {
         PyErr_Clear();
     }
+    if (trial->reason == MG_REASON_MEMORY) {
+        PyErr_NoMemory();
+    }
     if (mg_rules_restore_state(trial) < 0) {
         harmless = -1;
     }

@@ -704,7 +704,8 @@ capture_subject(MgCompiled *self, const Subject *subject)
     }
     Py_CLEAR(try.untold);
     int status = MG_OK;
-    if (entry == NULL && try.why.reason == MG_REASON_UNINITIALIZED && !try.why.strict) {
+    if (entry == NULL && (try.why.reason == MG_REASON_UNINITIALIZED || try.why.reason == MG_REASON_MEMORY) &&
+        !try.why.strict) {
         self->captures--; /* the call is made in CPython, and makes the parameters: the next one is captured */
     }
     else if (entry == NULL && !PyErr_Occurred() && try.why.reason != MG_REASON_NONE) {
@@ -1191,6 +1192,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         }
         Subject subject = {.frame = frame, .next = next, .sp = sp};
         subject.changing = point->changing;
+        int captures = (int)self->captures;
         MgEntry *entry = capture_subject(self, &subject);
         if (entry == NULL && PyErr_Occurred()) {
             return MG_CONTINUE_ERROR;
@@ -1199,6 +1201,9 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         if (point == NULL) {
             Py_XDECREF(entry);
             return without_point();
+        }
+        if (entry == NULL && (int)self->captures == captures) { /* it does not count, see there */
+            return MG_CONTINUE_PLAIN;
         }
         if (entry == NULL) {
             point->given_up = ++point->failures > 2;

@@ -222,8 +222,12 @@ int
 mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ...)
 {
     if (capture->reason == MG_REASON_NONE) {
+        int starved = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);
         PyErr_Clear();
-        capture->reason = reason;
+        capture->reason = starved ? MG_REASON_MEMORY : reason;
+        if (capture->reason == MG_REASON_MEMORY) { /* what was seen since may be wrong: nothing comes of it */
+            capture->can_break = 0;
+        }
         if (detail != NULL) {
             va_list list;
             va_start(list, detail);

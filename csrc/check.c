@@ -182,9 +182,11 @@ known_depths(PyCodeObject *code)
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+    MG_STARVE_PAUSE();
     if (mg_code_set_extra(code, slot, depths) < 0) {
         Py_FatalError("magneto: no memory for checks");
     }
+    MG_STARVE_RESUME();
     PyErr_Restore(type, value, traceback);
     return depths;
 }

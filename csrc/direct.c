@@ -256,19 +256,20 @@ constant_of(MgDirect *direct, PyObject *tensor, int32_t dtype)
     if (MG_UNLIKELY(direct->constant == NULL)) {
         PyObject *module = PyImport_ImportModule("torch");
         PyObject *function = module == NULL ? NULL : PyObject_GetAttrString(module, "scalar_tensor");
-        PyObject *keywords = Py_BuildValue("(ss)", "dtype", "device");
-        PyObject *value = PyFloat_FromDouble(direct->value);
+        PyObject *keywords = function == NULL ? NULL : Py_BuildValue("(ss)", "dtype", "device");
+        PyObject *value = keywords == NULL ? NULL : PyFloat_FromDouble(direct->value);
+        PyObject *device = value == NULL ? NULL : PyUnicode_FromString("cpu");
         PyObject *made = NULL;
-        if (function != NULL && keywords != NULL && value != NULL) {
-            PyObject *args[] = {value, mg_torch_dtype_object(tensor, dtype), PyUnicode_FromString("cpu")};
-            made = args[1] == NULL || args[2] == NULL ? NULL : PyObject_Vectorcall(function, args, 1, keywords);
-            Py_XDECREF(args[2]);
+        if (device != NULL) {
+            PyObject *args[] = {value, mg_torch_dtype_object(tensor, dtype), device};
+            made = args[1] == NULL ? NULL : PyObject_Vectorcall(function, args, 1, keywords);
         }
         PyErr_Clear();
         Py_XDECREF(module);
         Py_XDECREF(function);
         Py_XDECREF(keywords);
         Py_XDECREF(value);
+        Py_XDECREF(device);
         if (direct->constant == NULL) { /* no other thread was faster */
             direct->constant = made;
             direct->dtype = dtype;

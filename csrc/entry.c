@@ -11,6 +11,7 @@
 #include "lazy.h"
 #include "record.h"
 #include "replay.h"
+#include "reserve.h"
 #include "rules.h"
 #include "settable.h"
 #include "shadow.h"
@@ -997,7 +998,8 @@ build_exit(MgEntry *entry, PyObject *owner, PyObject **registers, PyObject **out
         frame->code = (PyCodeObject *)Py_NewRef((PyObject *)from->code);
         frame->offset = from->offset;
         frame->awaiting = from->awaiting;
-        frame->slots = PyMem_Calloc((size_t)from->count + 1, sizeof(PyObject *));
+        size_t room = (size_t)(from->code->co_nlocalsplus + from->code->co_stacksize); /* see mg_exit_place */
+        frame->slots = PyMem_Calloc(room + 1, sizeof(PyObject *));
         frame->count = frame->slots == NULL ? 0 : from->count;
         int good = frame->slots != NULL;
         if (from->function >= 0) {
@@ -1022,6 +1024,35 @@ build_exit(MgEntry *entry, PyObject *owner, PyObject **registers, PyObject **out
         }
     }
     return exit;
+}
+
+/* Builds all that outlives the run: the result, or the frames of a break, and then the values of the effects, since an
+ * effect may change what a later value is read from. The result; None for frames, which are given in `exit`. New; on an
+ * error nothing but the memo is left. */
+static PyObject *
+build_all(MgEntry *entry, PyObject *owner, PyObject **registers, PyObject **outputs, PyObject **memo, MgExit **exit)
+{
+    PyObject *result;
+    if (entry->frames == NULL) {
+        result = Py_XNewRef(mg_plan_build(&entry->plan, entry->result, registers, outputs, memo));
+    }
+    else {
+        *exit = build_exit(entry, owner, registers, outputs, memo);
+        result = *exit == NULL ? NULL : Py_NewRef(Py_None);
+    }
+    for (int i = 0; result != NULL && i < entry->effect_count; i++) {
+        int nodes[2] = {entry->effects[i].value, entry->effects[i].own_key}; /* as they were planned */
+        for (int j = 0; result != NULL && j < 2; j++) {
+            if (nodes[j] >= 0 && mg_plan_build(&entry->plan, nodes[j], registers, outputs, memo) == NULL) {
+                Py_CLEAR(result);
+            }
+        }
+    }
+    if (result == NULL && *exit != NULL) {
+        mg_exit_release(*exit);
+        *exit = NULL;
+    }
+    return result;
 }
 
 uint64_t
@@ -1088,27 +1119,23 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
             PyErr_Clear();
         }
     }
-    if (status == MG_OK && entry->frames == NULL) {
-        result = Py_XNewRef(mg_plan_build(&entry->plan, entry->result, registers, outputs, memo));
-    }
-    else if (status == MG_OK) {
-        *exit = build_exit(entry, owner, registers, outputs, memo);
-        result = *exit == NULL ? NULL : Py_NewRef(Py_None); /* stands for success until the effects are applied */
-    }
-    /* all values first: an effect may change what a later value is read from */
-    for (int i = 0; result != NULL && i < entry->effect_count; i++) {
-        int nodes[2] = {entry->effects[i].value, entry->effects[i].own_key}; /* as they were planned */
-        for (int j = 0; result != NULL && j < 2; j++) {
-            if (nodes[j] >= 0 && mg_plan_build(&entry->plan, nodes[j], registers, outputs, memo) == NULL) {
-                Py_CLEAR(result);
+    int reserve = 0;
+    if (status == MG_OK) {
+        result = build_all(entry, owner, registers, outputs, memo, exit);
+        if (result == NULL && mg_reserve_open(&reserve)) { /* the graph has run: there is no way back */
+            for (int i = 0; i < entry->plan.count; i++) {
+                Py_CLEAR(memo[i]);
             }
+            result = build_all(entry, owner, registers, outputs, memo, exit);
         }
     }
     for (int i = 0; result != NULL && i < entry->effect_count; i++) {
         const MgEffect *effect = &entry->effects[i];
         PyObject *key = effect->own_key < 0 ? effect->key : memo[effect->own_key];
         PyObject *value = effect->value < 0 ? NULL : memo[effect->value];
-        if (apply_effect(effect, registers[effect->target], key, value) < 0) {
+        PyObject *target = registers[effect->target];
+        if (apply_effect(effect, target, key, value) < 0 &&
+            (!mg_reserve_open(&reserve) || apply_effect(effect, target, key, value) < 0)) {
             Py_CLEAR(result);
         }
     }
@@ -1123,7 +1150,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
         if (result != NULL && entry->exit_state != NULL && mg_rules_apply_state(entry->exit_state) < 0) {
             Py_CLEAR(result);
         }
-        if (result == NULL) {
+        if (result == NULL && *exit != NULL) {
             mg_exit_release(*exit);
             *exit = NULL;
         }
@@ -1132,6 +1159,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     for (int i = 0; i < entry->kept_count; i++) {
         Py_XDECREF(registers[entry->kept[i]]);
     }
+    mg_reserve_close(reserve);
     for (int i = 0; i < room; i++) {
         Py_XDECREF(outputs[i]);
     }

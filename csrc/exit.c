@@ -77,12 +77,14 @@ snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **
 {
     MgSnapshot *grown = PyMem_Realloc(capture->snapshots, sizeof(MgSnapshot) * (size_t)(capture->snapshot_count + 1));
     if (grown == NULL) {
+        PyErr_NoMemory();
         return MG_ERR;
     }
     capture->snapshots = grown;
     int count = (int)(sp - frame->localsplus);
     PyObject **slots = PyMem_Calloc((size_t)count + 1, sizeof(PyObject *));
     if (slots == NULL) {
+        PyErr_NoMemory();
         return MG_ERR;
     }
     int offset = (int)(next - mg_frame_code_start(frame));
@@ -173,9 +175,9 @@ mg_exit_take(MgCapture *capture, MgFrame *frame, const MgUnit *before, PyObject 
     else {
         result = MG_OK; /* an inner frame asked for the restart, and was called directly */
     }
-    if (result < 0 && capture->inner_lost == 0) {
+    if (result < 0 && capture->inner_lost == 0) { /* no memory for the snapshot */
         capture->can_break = 0;
-        PyErr_Clear();
+        mg_capture_check(capture); /* that exception goes on in place of this one */
     }
     capture->inner_direct = direct;
     if (frame == capture->root) {
@@ -208,7 +210,8 @@ looks_at_locals(PyCodeObject *code)
     return 0;
 }
 
-/* Live locals before each unit, as bits; codes with more locals than bits have all of them live. */
+/* Live locals before each unit, as bits; codes with more locals than bits have all of them live. NULL without an exception
+ * if there is no memory. */
 static uint64_t *
 find_live(PyCodeObject *code)
 {
@@ -238,11 +241,8 @@ find_live(PyCodeObject *code)
         prefix = opcode == EXTENDED_ARG ? opargs[i] : 0;
         i += 1 + mg_opcode_caches[opcode];
     }
-    if (looks_at_locals(code)) {
-        PyMem_Free(opcodes);
-        opcodes = NULL; /* all are live */
-    }
-    for (int changed = 1; changed && opcodes != NULL && opargs != NULL;) {
+    int all = looks_at_locals(code), failed = opcodes == NULL || opargs == NULL;
+    for (int changed = 1; changed && !all && !failed;) {
         changed = 0;
         for (int i = size; i-- > 0;) {
             int opcode = opcodes[i], oparg = opargs[i];
@@ -272,12 +272,16 @@ find_live(PyCodeObject *code)
             }
         }
     }
-    if (opcodes == NULL || opargs == NULL) {
+    if (all) {
         memset(live, 255, sizeof(uint64_t) * (size_t)size);
     }
     PyMem_Free(opcodes);
     PyMem_Free(opargs);
     PyMem_Free(handler_of);
+    if (failed) {
+        PyMem_Free(live);
+        return NULL;
+    }
     return live;
 }
 
@@ -410,29 +414,20 @@ mg_exit_place(MgExit *exit, int index, MgFrame *frame, PyObject **sp)
     MgSnapshot *from = &exit->frames[index];
     PyObject **slots = frame->localsplus;
     int old = (int)(sp - slots), count = from->count;
-    PyObject **dropped = PyMem_Calloc((size_t)old + 1, sizeof(PyObject *));
-    /* first put all in place, then drop: a finalizer may look at the frame */
-    for (int i = 0; i < old; i++) {
-        if (dropped != NULL) {
-            dropped[i] = slots[i];
-        }
-        slots[i] = NULL;
-    }
-    for (int i = 0; i < count; i++) {
-        slots[i] = from->slots[i];
-        from->slots[i] = NULL;
+    /* first put all in place, then drop: a finalizer may look at the frame. The snapshot has room for what the frame had. */
+    for (int i = 0; i < old || i < count; i++) {
+        PyObject *had = i < old ? slots[i] : NULL;
+        slots[i] = i < count ? from->slots[i] : NULL;
         if (slots[i] == &mg_exit_own) {
-            slots[i] = i < old && dropped != NULL ? dropped[i] : NULL;
-            if (slots[i] != NULL) {
-                dropped[i] = NULL;
-            }
+            slots[i] = had;
+            had = NULL;
             Py_DECREF(&mg_exit_own);
         }
+        from->slots[i] = had;
     }
-    for (int i = 0; dropped != NULL && i < old; i++) {
-        Py_XDECREF(dropped[i]);
+    for (int i = 0; i < old; i++) {
+        Py_CLEAR(from->slots[i]);
     }
-    PyMem_Free(dropped);
     frame->prev_instr = mg_frame_code_start(frame) + from->offset - 1;
     return slots + count;
 }

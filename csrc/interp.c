@@ -1787,6 +1787,9 @@ error:
     if (MG_UNLIKELY(link.use_tracing)) {
         goto error_traced;
     }
+    if (MG_UNLIKELY(capture != NULL && _PyErr_ExceptionMatches(tstate, PyExc_MemoryError))) {
+        mg_capture_abort(capture, MG_REASON_MEMORY, NULL); /* who has memory would go another way */
+    }
     if (MG_LIKELY(capture == NULL || capture->reason == MG_REASON_NONE)) {
         if (capture != NULL && tstate->curexc_traceback == NULL) { /* no frame has seen it yet */
             capture->raised = break_step;
@@ -1843,7 +1846,13 @@ unwind:
             }
             PUSH(lasti);
         }
-        PUSH(mg_except_take(tstate));
+        PyObject *taken = mg_except_take(tstate);
+        if (MG_UNLIKELY(capture != NULL && PyErr_GivenExceptionMatches(taken, PyExc_MemoryError))) {
+            Py_DECREF(taken); /* there was no memory to make an exception of what was raised */
+            mg_capture_abort(capture, MG_REASON_MEMORY, NULL);
+            goto unwind;
+        }
+        PUSH(taken);
         next = mg_frame_code_start(frame) + handler.target;
         if (handled_now(tstate) == handled_before) {
             handler_step = break_step;

@@ -8,6 +8,8 @@
 #define MG_CHECKS 0
 #endif
 
+#include "starve.h"
+
 /* Results of functions that can fail. */
 #define MG_OK 0
 #define MG_ERR (-1) /* a Python exception is set */

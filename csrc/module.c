@@ -5,6 +5,7 @@
 #include "hook.h"
 #include "interp.h"
 #include "record.h"
+#include "reserve.h"
 #include "route.h"
 #include "rules.h"
 #include "shadow.h"
@@ -140,6 +141,7 @@ core_configure(PyObject *module, PyObject *args)
         mg_rules_configure(tables) < 0 || mg_shape_init() < 0) {
         return NULL;
     }
+    mg_reserve_fill();
     Py_RETURN_NONE;
 }
 
@@ -228,6 +230,30 @@ core_inject_fault(PyObject *module, PyObject *argument)
     long before = mg_trace_fault;
     mg_trace_fault = step;
     return PyLong_FromLong(before);
+}
+
+PyDoc_STRVAR(starve_doc,
+             "starve(first=0, last=0, /)\n--\n\n"
+             "For tests, in builds with checks: let these allocations of the core on this thread fail, "
+             "counted from 1; with -1 the first at a place where none has failed. Return how many were made "
+             "since the last call, which was the first to fail, and where.");
+
+static PyObject *
+core_starve(PyObject *module, PyObject *args)
+{
+    (void)module;
+    long first = 0, last = 0, made, failed;
+    if (!PyArg_ParseTuple(args, "|ll", &first, &last)) {
+        return NULL;
+    }
+    MG_STARVE_PAUSE();
+    mg_starve_figures(&made, &failed);
+    PyObject *figures = Py_BuildValue("(llN)", made, failed, mg_starve_place());
+    MG_STARVE_RESUME();
+    if (figures != NULL && mg_starve_begin(first, last == 0 ? first : last) < 0) {
+        Py_CLEAR(figures);
+    }
+    return figures;
 }
 
 PyDoc_STRVAR(capturing_doc, "capturing()\n--\n\nWhether a capture is under way on this thread.");
@@ -354,6 +380,7 @@ static PyMethodDef core_methods[] = {
     {"shape_outcome", core_shape_outcome, METH_VARARGS, shape_outcome_doc},
     {"direct_calls", core_direct_calls, METH_NOARGS, direct_calls_doc},
     {"inject_fault", core_inject_fault, METH_O, inject_fault_doc},
+    {"starve", core_starve, METH_VARARGS, starve_doc},
     {"capturing", core_capturing, METH_NOARGS, capturing_doc},
     {"guard_mode", core_guard_mode, METH_O, guard_mode_doc},
     {"layout_known", core_layout_known, METH_NOARGS, layout_known_doc},

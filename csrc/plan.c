@@ -140,7 +140,8 @@ note_places(MgPlanNode *node, PyObject *set)
             return MG_OK;
         }
     }
-    PyObject *places = mg_set_places(set), *items = PySequence_Tuple(set);
+    PyObject *places = mg_set_places(set);
+    PyObject *items = places == NULL ? NULL : PySequence_Tuple(set);
     PyObject *other = items == NULL ? NULL : PySet_New(items);
     if (places != NULL && other != NULL && !mg_set_has_places(other, places)) {
         node->places = Py_NewRef(places);
@@ -182,6 +183,9 @@ make_set(const MgPlanNode *node, PyObject *items)
     PyObject *made = node->places == NULL                            ? NULL
                      : node->object == (PyObject *)&PyFrozenSet_Type ? PyFrozenSet_New(NULL)
                                                                      : PySet_New(NULL);
+    if (made == NULL && node->places != NULL) {
+        return NULL;
+    }
     int done = made == NULL ? 0 : mg_set_fill(made, &PyTuple_GET_ITEM(items, 0), node->places);
     if (done > 0) {
         return made;
@@ -759,9 +763,13 @@ build_tuple(Build *context, const MgPlanNode *node)
         return tuple;
     }
     /* a subclass: made by tuple's own constructor, so that no code of the class runs; a structseq by its own */
-    PyObject *made;
+    PyObject *made, *name = MG_STRING("_fields");
+    if (name == NULL) {
+        Py_DECREF(tuple);
+        return NULL;
+    }
     if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(type, &PyTuple_Type) &&
-        type->tp_itemsize == PyTuple_Type.tp_itemsize && PyObject_HasAttrString((PyObject *)type, "_fields")) {
+        type->tp_itemsize == PyTuple_Type.tp_itemsize && _PyType_Lookup(type, name) != NULL) {
         PyObject *arguments = PyTuple_Pack(1, tuple);
         made = arguments == NULL ? NULL : PyTuple_Type.tp_new(type, arguments, NULL);
         Py_XDECREF(arguments);
@@ -897,8 +905,12 @@ build_fresh(Build *context, int index)
             return *slot = Py_NewRef(context->outputs[node->index]);
         case MG_PLAN_NUMBER: {
             PyObject *output = context->outputs[node->index];
-            return *slot = mg_torch_is_tensor(output) ? PyObject_CallMethodNoArgs(output, MG_STRING("item"))
-                                                      : PyBool_FromLong(PyObject_IsTrue(output));
+            if (mg_torch_is_tensor(output)) {
+                PyObject *name = MG_STRING("item");
+                return *slot = name == NULL ? NULL : PyObject_CallMethodNoArgs(output, name);
+            }
+            int truth = PyObject_IsTrue(output);
+            return *slot = truth < 0 ? NULL : PyBool_FromLong(truth);
         }
         case MG_PLAN_TUPLE:
             return keep_made(slot, build_tuple(context, node));
@@ -933,10 +945,10 @@ build_fresh(Build *context, int index)
             mg_tags_note(&context->tags, *slot, 0);
             return fill_dict(context, node, *slot) < 0 ? NULL : *slot;
         case MG_PLAN_SLICE: {
-            PyObject *start = build(context, node->parts[0]), *stop = build(context, node->parts[1]),
-                     *step = build(context, node->parts[2]);
-            return start == NULL || stop == NULL || step == NULL ? NULL
-                                                                 : keep_made(slot, PySlice_New(start, stop, step));
+            PyObject *start = build(context, node->parts[0]);
+            PyObject *stop = start == NULL ? NULL : build(context, node->parts[1]);
+            PyObject *step = stop == NULL ? NULL : build(context, node->parts[2]);
+            return step == NULL ? NULL : keep_made(slot, PySlice_New(start, stop, step));
         }
         case MG_PLAN_BOUND: {
             PyCFunctionObject *function = (PyCFunctionObject *)node->object;
@@ -944,8 +956,9 @@ build_fresh(Build *context, int index)
             return self == NULL ? NULL : keep_made(slot, PyCFunction_NewEx(function->m_ml, self, function->m_module));
         }
         case MG_PLAN_METHOD: {
-            PyObject *function = build(context, node->parts[0]), *self = build(context, node->parts[1]);
-            return function == NULL || self == NULL ? NULL : keep_made(slot, PyMethod_New(function, self));
+            PyObject *function = build(context, node->parts[0]);
+            PyObject *self = function == NULL ? NULL : build(context, node->parts[1]);
+            return self == NULL ? NULL : keep_made(slot, PyMethod_New(function, self));
         }
         case MG_PLAN_FUNCTION:
             return build_function(context, node, index);
@@ -1010,9 +1023,10 @@ build_fresh(Build *context, int index)
             return none == NULL ? NULL : *slot;
         }
         case MG_PLAN_PARTIAL: {
-            PyObject *function = build(context, node->parts[0]), *args = build(context, node->parts[1]),
-                     *keywords = build(context, node->parts[2]);
-            if (function == NULL || args == NULL || keywords == NULL) {
+            PyObject *function = build(context, node->parts[0]);
+            PyObject *args = function == NULL ? NULL : build(context, node->parts[1]);
+            PyObject *keywords = args == NULL ? NULL : build(context, node->parts[2]);
+            if (keywords == NULL) {
                 return NULL;
             }
             PyObject *first = PyTuple_Pack(1, function);

@@ -8,6 +8,7 @@
 
 #include "direct.h"
 #include "record.h"
+#include "reserve.h"
 #include "structure.h"
 
 enum { ARGUMENT_CONST, ARGUMENT_VALUE, ARGUMENT_NESTED };
@@ -235,13 +236,14 @@ resolve(void *values, PyObject *value)
     return mg_structure_is(value) ? mg_structure_map(value, resolve, values) : Py_NewRef(value);
 }
 
-/* Executes one operation. New. */
+/* Executes one operation. New; `begun` says whether it was called at all. */
 static PyObject *
-execute(const MgNode *node, MgOperation *operation, PyObject **values)
+execute(const MgNode *node, MgOperation *operation, PyObject **values, int *begun)
 {
     int total = operation->count + (operation->kwnames == NULL ? 0 : (int)PyTuple_GET_SIZE(operation->kwnames));
     PyObject *small[17];
     PyObject **args = total < 16 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)(total + 1));
+    *begun = 0;
     if (args == NULL) {
         return PyErr_NoMemory();
     }
@@ -265,6 +267,7 @@ execute(const MgNode *node, MgOperation *operation, PyObject **values)
             break;
         }
     }
+    *begun = ready == total;
     if (ready == total && operation->direct.kind != MG_DIRECT_NONE) {
         result = mg_direct_call(&operation->direct, args + 1);
     }
@@ -437,7 +440,12 @@ mg_replay_run(MgEntry *entry, PyObject **inputs, PyObject **outputs, int *withou
         if (MG_UNLIKELY(saved.pairs != NULL) && entry->nodes[i].writes) {
             save_arguments(&saved, &entry->nodes[i], values);
         }
-        values[i] = execute(&entry->nodes[i], operation, values);
+        int begun, reserve = 0;
+        values[i] = execute(&entry->nodes[i], operation, values, &begun);
+        if (MG_UNLIKELY(values[i] == NULL) && !begun && i > entry->first_write && mg_reserve_open(&reserve)) {
+            values[i] = execute(&entry->nodes[i], operation, values, &begun); /* others have written to the outside */
+            mg_reserve_close(reserve);
+        }
         if (values[i] == NULL) {
             *without_trace = is_without_trace(entry, i, &saved);
             result = MG_ERR;

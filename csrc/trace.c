@@ -74,7 +74,9 @@ run_subject(MgCapture *capture, const Subject *subject)
         if (result == NULL && capture->reason == MG_REASON_NONE) {
             PyObject *type, *value, *traceback;
             PyErr_Fetch(&type, &value, &traceback);
-            mg_capture_abort(capture, MG_REASON_EXCEPTION, type == NULL ? NULL : "%S", type);
+            int starved = type != NULL && PyErr_GivenExceptionMatches(type, PyExc_MemoryError);
+            mg_capture_abort(capture, starved ? MG_REASON_MEMORY : MG_REASON_EXCEPTION, type == NULL ? NULL : "%S",
+                             type);
             /* it goes here, with its traceback: the frames there hold what must not be finalized for real */
             Py_XDECREF(type);
             Py_XDECREF(value);

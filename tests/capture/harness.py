@@ -266,6 +266,7 @@ class Side:
         exec(compile_text(text, filename), self.space)
         self.hooks, self.dtype = torch.utils.hooks.RemovableHandle.next_id, torch.get_default_dtype()
         self.local: dict[str, Any] = {"f": compile(self.space["f"])} if compile is not None else {}
+        self.around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     def step(self, text: str) -> tuple[Any, ...]:
         seed(7)
@@ -282,7 +283,9 @@ class Side:
                 except SyntaxError:
                     exec(compile(text, "<step>", "exec"), self.space)
                 else:
-                    result = eval(code, {**self.space, **self.local})
+                    space = {**self.space, **self.local}
+                    with self.around():
+                        result = eval(code, space)
             except Exception as error:
                 raised = error
                 cause: BaseException | None = error
@@ -309,14 +312,23 @@ class Side:
             "state": state,
             "earlier results": walk.items(self.results[:-1]),
         }
-        for name, value in self.space.items():
-            if (
-                not name.startswith("__")
-                and name not in _OURS
-                and not (name in self.known and name not in ("X", "Y", "Z"))
-            ):
-                seen[f"global {name}"] = walk(value)
+        seen.update(self.globals(walk))
         return tuple(seen.items())
+
+    def globals(self, walk: _Walk) -> dict[str, Any]:
+        """The program's globals, as they are now."""
+        return {
+            f"global {name}": walk(value)
+            for name, value in self.space.items()
+            if not name.startswith("__")
+            and name not in _OURS
+            and not (name in self.known and name not in ("X", "Y", "Z"))
+        }
+
+    def outside(self) -> tuple[Any, ...]:
+        """What is outside of the program's calls, as it is now: globals, earlier results, the state of torch."""
+        walk = _Walk("program")
+        return self.globals(walk), walk.items(self.results), _state_of_torch()
 
 
 def compile_text(text: str, filename: str) -> types.CodeType:
