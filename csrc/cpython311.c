@@ -357,8 +357,71 @@ mg_type_is_python(PyTypeObject *type)
     return 1;
 }
 
-static int collection_holds, was_collecting; /* of all threads */
+static int collection_holds, was_collecting; /* of all threads; the latter is what gc.enable() and gc.disable() want */
 static __thread int own_holds;               /* of this one */
+
+/* While collections are held back, gc.enable() and gc.disable() say what is to be afterwards, and gc.isenabled() tells that.
+ * The functions of the module gc stay the same objects, wherever they were imported: what they call is replaced. */
+static PyCFunction gc_enable, gc_disable, gc_is_enabled; /* CPython's own */
+
+/* 1 if collections are held back in this interpreter: that is done in the main one alone. */
+static int
+are_collections_held(void)
+{
+    return collection_holds > 0 && PyInterpreterState_Get() == PyInterpreterState_Main();
+}
+
+static PyObject *
+want_collections(PyObject *module, PyObject *unused)
+{
+    if (!are_collections_held()) {
+        return gc_enable(module, unused);
+    }
+    was_collecting = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+refuse_collections(PyObject *module, PyObject *unused)
+{
+    if (!are_collections_held()) {
+        return gc_disable(module, unused);
+    }
+    was_collecting = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+are_collections_wanted(PyObject *module, PyObject *unused)
+{
+    return are_collections_held() ? PyBool_FromLong(was_collecting) : gc_is_enabled(module, unused);
+}
+
+int
+mg_collections_init(void)
+{
+    const struct {
+        const char *name;
+        PyCFunction *former, ours;
+    } functions[] = {
+        {"enable", &gc_enable, want_collections},
+        {"disable", &gc_disable, refuse_collections},
+        {"isenabled", &gc_is_enabled, are_collections_wanted},
+    };
+    PyObject *module = PyImport_ImportModule("gc");
+    PyModuleDef *definition = module == NULL || !PyModule_Check(module) ? NULL : PyModule_GetDef(module);
+    PyMethodDef *methods = definition == NULL ? NULL : definition->m_methods;
+    for (; methods != NULL && methods->ml_name != NULL; methods++) {
+        for (size_t i = 0; i < Py_ARRAY_LENGTH(functions); i++) {
+            if (strcmp(methods->ml_name, functions[i].name) == 0 && *functions[i].former == NULL) {
+                *functions[i].former = methods->ml_meth;
+                methods->ml_meth = functions[i].ours;
+            }
+        }
+    }
+    Py_XDECREF(module);
+    return module == NULL ? MG_ERR : MG_OK;
+}
 
 void
 mg_collections_hold(void)

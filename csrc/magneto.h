@@ -36,6 +36,7 @@ mg_static_string(PyObject **slot, const char *text)
     }))
 
 /* A collection runs any code, such as finalizers of strangers. None runs between these two, which nest, in all threads. */
+int mg_collections_init(void);
 void mg_collections_hold(void);
 void mg_collections_release(void);
 void mg_collections_after_fork(void); /* in the child: what other threads held is free */

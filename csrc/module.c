@@ -405,7 +405,7 @@ core_exec(PyObject *module)
         PyErr_Format(PyExc_ImportError, "magneto was built for Python %d.%d", PY_MAJOR_VERSION, PY_MINOR_VERSION);
         return MG_ERR;
     }
-    if (mg_hook_init() < 0) {
+    if (mg_hook_init() < 0 || mg_collections_init() < 0) {
         return MG_ERR;
     }
     if (mg_twin_types_ready() < 0 || mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 ||
