@@ -1210,6 +1210,20 @@ entry_source(MgEntry *self, PyObject *argument)
 }
 
 static PyObject *
+entry_questions(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && i < self->guards.check_count; i++) {
+        const MgCheck *check = &self->guards.checks[i];
+        if (check->kind == MG_GUARD_ANSWER && PyList_Append(list, self->guards.steps[check->source].source.key) < 0) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static PyObject *
 entry_guard_figures(MgEntry *self, PyObject *unused)
 {
     (void)unused;
@@ -1256,6 +1270,8 @@ static PyMethodDef entry_methods[] = {
      "The guards that are checked on every call, as texts."},
     {"guard_figures", (PyCFunction)entry_guard_figures, METH_NOARGS,
      "What its guards consist of, and how they are run."},
+    {"questions", (PyCFunction)entry_questions, METH_NOARGS,
+     "The functions that tell settings which its guards ask for, each with its arguments."},
     {"source", (PyCFunction)entry_source, METH_O, "A source as text, by its number."},
     {"guards", (PyCFunction)entry_guards, METH_NOARGS, "The guards as a list of texts."},
     {"describe", (PyCFunction)entry_describe, METH_NOARGS, "The graph as (nodes, outputs, inputs)."},

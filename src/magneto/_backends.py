@@ -48,8 +48,6 @@ def find(
     if backend == "eager":
         return None
     if backend == "inductor":
-        # inductor does so when it first compiles: a guard on it would fail for the very call that is captured
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), 2000))
         wrapper: Any = torch._TorchCompileInductorWrapper
         return wrapper(mode, options, dynamic)  # type: ignore[no-any-return]
     if isinstance(backend, str):
@@ -171,7 +169,13 @@ class Compiler:
         for node, tensor in zip(module.graph.nodes, inputs, strict=False):  # the placeholders come first
             context.tensor_to_context[tensor] = _static_shape(tensor, node._dynamo_source)
         try:
-            with _alone(), _kept_state(), compile_context(CompileContext(number)), tracing(context):
+            with (
+                _alone(),
+                _kept_state(entry),
+                _no_restart(inputs),
+                compile_context(CompileContext(number)),
+                tracing(context),
+            ):
                 compiled = self._chosen()(module, inputs)
             if not callable(compiled):
                 raise TypeError(f"a backend must give a callable, and this one gave {compiled!r}")
@@ -187,29 +191,81 @@ class Compiler:
         return compiled if check is None else (compiled, check)
 
 
-@contextlib.contextmanager
-def _kept_state() -> Iterator[None]:
-    """Put back what compiling may change and the program would notice: random numbers, and torch's settings.
+_SETTERS: dict[Any, Callable[..., Any]] = {sys.getrecursionlimit: sys.setrecursionlimit}
 
-    A backend may run the graph, and AOTAutograd leaves the grad mode as the graph leaves it.
+
+def _setter(question: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """What sets the setting that a function tells, or None if that is not known."""
+    name = getattr(question[0], "__name__", "")
+    if question[0] in _SETTERS:
+        return _SETTERS[question[0]]
+    return getattr(torch._C, f"_set_{name[5:]}", None) if name.startswith("_get_") else None
+
+
+@contextlib.contextmanager
+def _kept_state(entry: _core.Entry) -> Iterator[None]:
+    """Put back what compiling may change and the program would notice: random numbers, and settings.
+
+    A backend may run the graph, AOTAutograd leaves the grad mode as the graph leaves it, inductor raises the recursion
+    limit. What the guards of the entry ask for must be as it was, or it would not fit the call that it was made for.
     """
+    cache = torch.is_autocast_cache_enabled()
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     deterministic = torch.get_deterministic_debug_mode()
     casts = [
         (name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")
     ]
     numbers, generator = random.getstate(), torch.get_rng_state()
+    settings = [
+        (question, setter, question[0](*question[1:]))
+        for question in [*entry.questions(), (sys.getrecursionlimit,)]
+        if (setter := _setter(question)) is not None
+    ]
     try:
         yield
     finally:
         torch.set_rng_state(generator)
         random.setstate(numbers)
+        torch.set_autocast_cache_enabled(cache)
         for name, enabled, cast in casts:
             torch.set_autocast_enabled(name, enabled)
             torch.set_autocast_dtype(name, cast)
         torch.set_deterministic_debug_mode(deterministic)
         torch.set_default_dtype(dtype)
         torch._C._set_grad_enabled(grad)
+        for (tell, *args), setter, value in settings:
+            if tell(*args) != value:
+                with contextlib.suppress(Exception):  # it may be out of reach from here
+                    setter(*args, value)
+
+
+class _All(set[str]):
+    """A set that has everything in it."""
+
+    def __contains__(self, item: object) -> bool:
+        return True
+
+
+@contextlib.contextmanager
+def _no_restart(inputs: Sequence[Any]) -> Iterator[None]:
+    """Keep AOTAutograd from asking for another graph.
+
+    It makes a symbol of the number in an input of no dimensions, float64 say. If no operation can take it as a tensor, it
+    wants TorchDynamo to start again and to make no input of the number. We make none of Python's numbers, and the number
+    in a tensor is asked for only where a session guards it: to go on with the graph as it is, is what it does at the
+    second start.
+    """
+    if all(type(value) is torch.Tensor and value.dtype is not torch.float64 for value in inputs):
+        yield
+        return
+    from torch._dynamo.symbolic_convert import TensorifyState
+
+    before = TensorifyState.force_specializations
+    TensorifyState.force_specializations = _All()
+    try:
+        yield
+    finally:
+        TensorifyState.force_specializations = before
 
 
 def _static_shape(tensor: torch.Tensor, source: Any) -> Any:

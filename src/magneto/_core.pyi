@@ -87,6 +87,9 @@ class Entry:
         source starts from, a name or an object; `bindings` says where symbols come first in its value.
         """
 
+    def questions(self) -> list[tuple[Any, ...]]:
+        """The functions that tell settings which its guards ask for, each with its arguments."""
+
     def source(self, number: int, /) -> str:
         """A source as text."""
 

@@ -8,6 +8,7 @@ The names of variables are those that TorchDynamo's functions of the same kind h
 from __future__ import annotations
 
 import copyreg
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -41,6 +42,20 @@ def sum(iterable: Iterable[Any], /, start: Any = 0) -> Any:
     for element in iterable:
         value = value + element
     return value
+
+
+_FEW = 64
+
+
+def unwrap(func: Any, *, stop: Callable[[Any], Any] | None = None) -> Any:
+    """`inspect.unwrap`, which asks for the recursion limit only if the chain is long: backends change that limit."""
+    seen = [func]
+    while hasattr(seen[-1], "__wrapped__") and (stop is None or not stop(seen[-1])):
+        inner = seen[-1].__wrapped__
+        if any(inner is one for one in seen) or (len(seen) >= _FEW and len(seen) >= sys.getrecursionlimit()):
+            raise ValueError(f"wrapper loop when unwrapping {func!r}")
+        seen.append(inner)
+    return seen[-1]
 
 
 def reduce(function: Callable[[Any, Any], Any], sequence: Iterable[Any], initial: Any = _MISSING, /) -> Any:

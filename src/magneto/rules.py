@@ -242,7 +242,7 @@ def _queries() -> dict[Any, str]:
         if tells and not any(part in name for part in left_out):
             found[value] = "query"
     found[_abc.get_cache_token] = "query"
-    found[sys.getrecursionlimit] = "query"  # inspect.signature asks for it
+    found[sys.getrecursionlimit] = "query"
     return found
 
 
@@ -360,6 +360,7 @@ def _name_dynamo() -> None:
 _POLYFILLS: dict[Any, Callable[..., Any]] = {
     builtins.sum: _polyfills.sum,
     functools.reduce: _polyfills.reduce,
+    inspect.unwrap: _polyfills.unwrap,
     operator.call: _polyfills.call,
     object.__reduce_ex__: _polyfills.reduce_ex,
     object.__getstate__: _polyfills.getstate,

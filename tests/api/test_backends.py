@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import collections.abc
+import functools
+import inspect
 import sys
 import warnings
 
@@ -506,15 +508,114 @@ def test_modes_of_the_program_see_what_they_see_in_eager(backend) -> None:
             assert magneto.compile(lambda: torch.ones(3) + 1, fullgraph=True, backend=backend)().is_meta
 
 
-def test_inductor_does_not_change_what_its_own_capture_read():
-    """It raises the recursion limit when it first compiles; `inspect.signature` reads that."""
-    limit = sys.getrecursionlimit()
+SETTINGS = {
+    "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit, 3210),
+    "precision": (torch._C._get_float32_matmul_precision, torch._C._set_float32_matmul_precision, "high"),
+    "mkldnn": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled, False),
+    "autocast's cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, False),
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype, torch.float64),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_backend_that_changes_what_the_capture_read(setting):
+    read, change, other = SETTINGS[setting]
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append(module)
+        change(other)
+        return module.forward
+
+    def f(x):
+        inspect.signature(g)
+        return x + 1, read()
+
+    def g(a, b):
+        pass
+
+    before = read()
     try:
-        sys.setrecursionlimit(1000)
-        magneto.compile(lambda x: x, backend="inductor")
-        assert sys.getrecursionlimit() >= 2000
+        compiled = magneto.compile(f, backend=backend)
+        for _ in range(3):
+            assert compiled(torch.ones(2))[1] == before
+            assert read() == before
+        assert len(graphs) == 1
+    finally:
+        change(before)
+
+
+def test_recursion_limit_is_no_guard_of_a_signature():
+    """Inductor raises it, also when it compiles a backward graph, and for torch.compile: no reason to capture again."""
+
+    def g(a, b):
+        pass
+
+    def f(x):
+        return x + len(inspect.signature(functools.wraps(g)(lambda *args: None)).parameters)
+
+    limit = sys.getrecursionlimit()
+    compiled = magneto.compile(f, backend="eager", fullgraph=True)
+    try:
+        assert compiled(torch.zeros(2)).tolist() == [2, 2]
+        sys.setrecursionlimit(limit + 500)
+        assert compiled(torch.zeros(2)).tolist() == [2, 2]
+        assert len(magneto.cache_entries(compiled)) == 1
     finally:
         sys.setrecursionlimit(limit)
+
+
+def test_unwrapping_a_loop_of_wrappers():
+    def a():
+        pass
+
+    def b():
+        pass
+
+    a.__wrapped__, b.__wrapped__ = b, a
+
+    def f(x):
+        try:
+            inspect.unwrap(a)
+        except ValueError as error:
+            return x + 1, str(error)[:20]
+
+    assert magneto.compile(f, backend="eager")(torch.zeros(1))[1] == f(torch.zeros(1))[1]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_float64_inputs_without_dimensions(backend, requires_grad):
+    """AOTAutograd makes symbols of their numbers, and would have TorchDynamo start again."""
+
+    def f(x, y):
+        return x * 2 + y.sin(), y * x
+
+    from torch._dynamo.symbolic_convert import TensorifyState
+
+    TensorifyState.clear()
+    inputs = [torch.tensor(v, dtype=torch.float64, requires_grad=requires_grad) for v in (1.5, 2.5)]
+    compiled = magneto.compile(f, backend=backend, fullgraph=True)
+    for more in (0.0, 1.0):
+        with torch.no_grad():
+            inputs[0].add_(more)
+        torch.testing.assert_close(compiled(*inputs), f(*inputs))
+    assert len(magneto.cache_entries(compiled)) == 1
+    assert TensorifyState.empty()
+    if requires_grad:
+        expected = torch.autograd.grad(sum(f(*inputs)), inputs)
+        torch.testing.assert_close(torch.autograd.grad(sum(compiled(*inputs)), inputs), expected)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_number_of_a_float64_input(backend):
+    def f(x, y):
+        return y * x.item() + 1
+
+    compiled = magneto.compile(f, backend=backend, fullgraph=True)
+    for value in (1.5, 2.5):
+        x, y = torch.tensor(value, dtype=torch.float64), torch.ones(3)
+        torch.testing.assert_close(compiled(x, y), f(x, y))
 
 
 def test_backend_that_registers_classes():
