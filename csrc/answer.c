@@ -8,6 +8,7 @@
 #include "answer.h"
 
 #include "control.h"
+#include "depth.h"
 #include "record.h"
 #include "registry.h"
 #include "rules.h"
@@ -31,15 +32,15 @@ refuse(MgCapture *capture, PyObject *callable)
 
 /* 1 if the guard program can compare such a value. */
 static int
-is_comparable(PyObject *value)
+is_comparable(PyObject *value, MgWalk *walk)
 {
     if (PyTuple_CheckExact(value)) {
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
-            if (!is_comparable(PyTuple_GET_ITEM(value, i))) {
-                return 0;
-            }
+        int good = mg_walk_enter(walk);
+        for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(value); i++) {
+            good = is_comparable(PyTuple_GET_ITEM(value, i), walk);
         }
-        return 1;
+        mg_walk_leave(walk);
+        return good;
     }
     return mg_is_plain_value(value) || mg_is_singleton(value) || Py_IS_TYPE(value, mg_torch.device);
 }
@@ -81,7 +82,7 @@ PyObject *
 mg_answer_query(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (!is_comparable(args[i])) {
+        if (!is_comparable(args[i], &MG_WALK)) {
             return refuse(capture, callable);
         }
         PyObject *exposed = mg_world_expose(capture, args[i]); /* all in it is guarded */
@@ -110,7 +111,7 @@ mg_answer_query(MgCapture *capture, PyObject *callable, PyObject *const *args, P
         goto done;
     }
     answer = PyObject_Vectorcall(callable, args, (size_t)count, NULL);
-    if (answer != NULL && !is_comparable(answer)) {
+    if (answer != NULL && !is_comparable(answer, &MG_WALK)) {
         Py_CLEAR(answer);
         refuse(capture, callable);
     }
@@ -298,11 +299,14 @@ is_turned(MgCapture *capture, const MgRecord *owner, const MgSource *source)
     return is_changed(capture, owner);
 }
 
-/* The outside object that a source leads to. Borrowed; NULL if there is none. */
+/* The outside object that a source leads to. Borrowed; NULL if there is none, or the way is too long. */
 static PyObject *
-follow(const MgCapture *capture, const MgSource *source)
+follow(const MgCapture *capture, const MgSource *source, int level)
 {
-    PyObject *base = source->base == NULL ? NULL : follow(capture, source->base);
+    if (level == MG_MOST_LEVELS) {
+        return NULL;
+    }
+    PyObject *base = source->base == NULL ? NULL : follow(capture, source->base, level + 1);
     return source->base != NULL && base == NULL ? NULL : mg_source_load(source, base, capture->arguments);
 }
 
@@ -311,7 +315,7 @@ mg_answer_lives(MgCapture *capture, const MgRecord *record)
 {
     const MgSource *source = record->source;
     for (; source->base != NULL; source = source->base) {
-        PyObject *object = follow(capture, source->base);
+        PyObject *object = follow(capture, source->base, 0);
         const MgRecord *owner = object == NULL ? NULL : mg_world_record(capture, object);
         int turned = object == NULL ? 1 : owner == NULL ? 0 : is_turned(capture, owner, source);
         if (turned != 0) {
@@ -322,7 +326,7 @@ mg_answer_lives(MgCapture *capture, const MgRecord *record)
         return 1;
     }
     PyObject *held = capture->root->localsplus[source->index];
-    return held != NULL && mg_world_identity(capture, held) == follow(capture, source);
+    return held != NULL && mg_world_identity(capture, held) == follow(capture, source, 0);
 }
 
 /* 1 if captured code has written to a tensor from outside so far, or drawn random numbers. */
@@ -387,22 +391,22 @@ is_key(MgCapture *capture, PyObject *value)
         PyModule_Check(value)) {
         return 1;
     }
-    if (PyTuple_Check(value)) {
-        int good = type == mg_torch.size ||
+    if (PyTuple_Check(value) || PyFrozenSet_CheckExact(value)) {
+        if (mg_depth_enter(capture) < 0) {
+            return -1;
+        }
+        int good = PyFrozenSet_CheckExact(value) || type == mg_torch.size ||
                    (type->tp_hash == PyTuple_Type.tp_hash && type->tp_richcompare == PyTuple_Type.tp_richcompare);
-        for (Py_ssize_t i = 0; good > 0 && i < PyTuple_GET_SIZE(value); i++) {
+        for (Py_ssize_t i = 0; good > 0 && PyTuple_Check(value) && i < PyTuple_GET_SIZE(value); i++) {
             good = is_key(capture, PyTuple_GET_ITEM(value, i));
         }
-        return good;
-    }
-    if (PyFrozenSet_CheckExact(value)) {
         Py_ssize_t position = 0;
         PyObject *item;
         Py_hash_t hash;
-        int good = 1;
-        while (good > 0 && _PySet_NextEntry(value, &position, &item, &hash)) {
+        while (good > 0 && PyFrozenSet_CheckExact(value) && _PySet_NextEntry(value, &position, &item, &hash)) {
             good = is_key(capture, item);
         }
+        mg_depth_leave(capture);
         return good;
     }
     MgRecord *record = mg_world_find(capture, value);
@@ -419,9 +423,9 @@ is_key(MgCapture *capture, PyObject *value)
 }
 
 /* Guards all that is in a value (borrowed), which C code may use, so that it will be the same again: functions and objects
- * by identity. 1, 0 if something depends on a tensor, -1 with an exception. */
+ * by identity. `seen` has what was settled before. 1, 0 if something depends on a tensor, -1 with an exception. */
 static int
-settle(MgCapture *capture, PyObject *value)
+settle(MgCapture *capture, MgTable *seen, PyObject *value)
 {
     if (mg_is_plain_value(value) || mg_is_singleton(value)) {
         return 1;
@@ -430,20 +434,23 @@ settle(MgCapture *capture, PyObject *value)
         return 0;
     }
     int good = 1;
-    if (Py_EnterRecursiveCall(" in a container")) {
+    if (mg_table_get(seen, value, NULL) != NULL) {
+        return 1;
+    }
+    if (mg_table_set(seen, value, NULL, value) < 0 || mg_depth_enter(capture) < 0) {
         return -1;
     }
     if (PyTuple_Check(value) || PyList_Check(value)) {
         for (Py_ssize_t i = 0; good > 0 && i < Py_SIZE(value); i++) {
-            good = settle(capture, PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i));
+            good = settle(capture, seen, PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i));
         }
     }
     else if (PyDict_Check(value)) {
         MgDictWalk walk = {0};
         PyObject *key, *item;
         while (good > 0 && mg_dict_next(value, &walk, &key, &item)) {
-            good = settle(capture, key);
-            good = good > 0 ? settle(capture, item) : good;
+            good = settle(capture, seen, key);
+            good = good > 0 ? settle(capture, seen, item) : good;
         }
     }
     else if (PyAnySet_Check(value)) {
@@ -451,12 +458,12 @@ settle(MgCapture *capture, PyObject *value)
         PyObject *item;
         Py_hash_t hash;
         while (good > 0 && _PySet_NextEntry(value, &position, &item, &hash)) {
-            good = settle(capture, item);
+            good = settle(capture, seen, item);
         }
     }
     else if (Py_IS_TYPE(value, &PyMethod_Type)) {
-        good = settle(capture, PyMethod_GET_FUNCTION(value));
-        good = good > 0 ? settle(capture, PyMethod_GET_SELF(value)) : good;
+        good = settle(capture, seen, PyMethod_GET_FUNCTION(value));
+        good = good > 0 ? settle(capture, seen, PyMethod_GET_SELF(value)) : good;
     }
     else {
         MgRecord *record = mg_world_find(capture, value);
@@ -464,7 +471,7 @@ settle(MgCapture *capture, PyObject *value)
             good = -1;
         }
     }
-    Py_LeaveRecursiveCall();
+    mg_depth_leave(capture);
     return good;
 }
 
@@ -477,11 +484,13 @@ mg_answer_constant(MgCapture *capture, PyObject *callable, PyObject *const *args
         return PyErr_NoMemory();
     }
     PyObject *result = NULL;
+    MgTable seen = {0};
     int good = 1;
     for (; good > 0 && ready < total; ready++) {
         exposed[ready] = mg_world_escape(capture, args[ready]);
-        good = exposed[ready] == NULL ? -1 : settle(capture, exposed[ready]);
+        good = exposed[ready] == NULL ? -1 : settle(capture, &seen, exposed[ready]);
     }
+    mg_table_free(&seen);
     if (good == 0) {
         refuse(capture, callable);
     }

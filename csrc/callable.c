@@ -5,6 +5,7 @@
 #include "callable.h"
 
 #include "control.h"
+#include "depth.h"
 #include "hook.h"
 #include "layout.h"
 #include "replay.h"
@@ -1052,10 +1053,11 @@ find_point(MgCompiled *self, MgFrame *frame, int offset, int depth, const uint8_
 }
 
 static uint64_t
-path_of(const MgProgram *guards, int step)
+path_of(const MgProgram *guards, int step, int level)
 {
     const MgStep *at = &guards->steps[step];
-    return mg_source_path(&at->source, at->base < 0 ? 0 : path_of(guards, at->base));
+    int ends = at->base < 0 || level == MG_MOST_LEVELS;
+    return mg_source_path(&at->source, ends ? 0 : path_of(guards, at->base, level + 1));
 }
 
 enum { MANY_TEXTS = 6 }; /* a string is one of a few more often than a number is: entries for so many */
@@ -1082,7 +1084,7 @@ find_changes(PyObject *entries, MgFrame *frame, MgPaths *changes)
             (PyUnicode_Check(guards->checks[failed].expected) && PyTuple_GET_SIZE(entries) < MANY_TEXTS)) {
             continue;
         }
-        uint64_t path = path_of(guards, guards->checks[failed].source);
+        uint64_t path = path_of(guards, guards->checks[failed].source, 0);
         if (mg_paths_have(&once, path)) {
             mg_paths_add(changes, path);
         }

@@ -150,6 +150,7 @@ struct MgCapture {
     MgLazy *lazy;          /* owned: plain values that nobody has looked at yet */
     int lazy_count;
     int quiet; /* > 0 while tensors are reached that nobody has used yet */
+    int level; /* how deep a walker is in a structure of objects; see depth.h */
 
     /* values that depend on data; see symbol.c */
     PyObject *symbols; /* strong: the session that symbolic values belong to; NULL while there are none */

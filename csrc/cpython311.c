@@ -481,14 +481,17 @@ mg_instance_dict(PyObject *object)
 PyTypeObject *mg_dict_plain_type;
 PyObject mg_dict_unknown = {_PyObject_EXTRA_INIT 1, &PyBaseObject_Type};
 
-/* 1 if a key can be compared with one of a builtin type, and no Python code runs. */
+/* 1 if a key, which lies at a level of another one, can be compared with one of a builtin type, and no Python code runs. */
 static int
-is_plain_key(PyObject *key)
+is_plain_key(PyObject *key, int level)
 {
+    if (level == MG_MOST_LEVELS) {
+        return 0;
+    }
     richcmpfunc compare = Py_TYPE(key)->tp_richcompare;
     if (compare == PyTuple_Type.tp_richcompare) { /* torch.Size and named tuples are compared like this too */
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
-            if (!is_plain_key(PyTuple_GET_ITEM(key, i))) {
+            if (!is_plain_key(PyTuple_GET_ITEM(key, i), level + 1)) {
                 return 0;
             }
         }
@@ -499,7 +502,7 @@ is_plain_key(PyObject *key)
         PyObject *item;
         Py_hash_t hash;
         while (_PySet_NextEntry(key, &position, &item, &hash)) {
-            if (!is_plain_key(item)) {
+            if (!is_plain_key(item, level + 1)) {
                 return 0;
             }
         }
@@ -531,7 +534,7 @@ may_call(PyDictKeysObject *keys, PyObject *key, Py_hash_t hash)
             if (entry->me_key == key) {
                 return 0;
             }
-            if (entry->me_hash == hash && !is_plain_key(entry->me_key)) {
+            if (entry->me_hash == hash && !is_plain_key(entry->me_key, 0)) {
                 return 1;
             }
         }

@@ -22,6 +22,7 @@
 #include "fast.h"
 
 #include "cpython311.h"
+#include "depth.h"
 #include "shadow.h"
 
 #include <structmember.h>
@@ -182,19 +183,26 @@ head_group(Maker *maker, int step)
 
 /* 1 if nothing in a value can be changed, not even a type. */
 static int
-is_frozen(PyObject *value)
+is_frozen_within(PyObject *value, MgWalk *walk)
 {
     if (Py_IS_TYPE(value, &PyTuple_Type)) {
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
-            if (!is_frozen(PyTuple_GET_ITEM(value, i))) {
-                return 0;
-            }
+        int frozen = mg_walk_enter(walk);
+        for (Py_ssize_t i = 0; frozen && i < PyTuple_GET_SIZE(value); i++) {
+            frozen = is_frozen_within(PyTuple_GET_ITEM(value, i), walk);
         }
-        return 1;
+        mg_walk_leave(walk);
+        return frozen;
     }
     return !has_mutable_type(value) &&
            (PyLong_Check(value) || PyFloat_Check(value) || PyUnicode_Check(value) || PyBytes_Check(value) ||
             PyComplex_Check(value) || Py_IS_TYPE(value, mg_torch.device));
+}
+
+static int
+is_frozen(PyObject *value)
+{
+    MgWalk walk = MG_WALK;
+    return is_frozen_within(value, &walk);
 }
 
 /* Where the object at `base` holds what a step gives, if it does so for good; else NULL. */

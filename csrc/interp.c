@@ -20,6 +20,7 @@
 
 #include "callable.h"
 #include "check.h"
+#include "depth.h"
 #include "except.h"
 #include "lazy.h"
 #include "match.h"
@@ -29,8 +30,6 @@
 #include "rules.h"
 #include "trace.h"
 #include "world.h"
-
-#include <pthread.h>
 
 int mg_interp_counting;
 uint64_t mg_interp_counts[256];
@@ -1901,52 +1900,10 @@ mg_interp_init(void)
     run(NULL, NULL, 0, NULL, 0, NULL);
 }
 
-/* ---- the C stack ----
- *
- * Each frame that is executed here takes some of the C stack, as it does in CPython as soon as there is a hook. The
- * recursion limit alone does not bound that: it may be set to anything, and a thread's stack may be small. */
-
-/* The bounds of this thread's stack; a frame is refused between `low` and `enough`. */
-static __thread struct {
-    uintptr_t low;
-    uintptr_t enough; /* 0 until the bounds are known */
-} stack __attribute__((tls_model("initial-exec")));
-
-/* Finds the bounds of this thread's stack; where they can't be known nothing is ever refused. */
-static void
-find_stack(void)
-{
-    pthread_attr_t attributes;
-    void *low;
-    size_t size;
-    stack.enough = 1;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
-        return;
-    }
-    if (pthread_attr_getstack(&attributes, &low, &size) == 0) {
-        size_t reserve = size / 8;
-        reserve = reserve < 32 * 1024 ? 32 * 1024 : reserve > 512 * 1024 ? 512 * 1024 : reserve;
-        stack.low = (uintptr_t)low;
-        stack.enough = stack.low + reserve;
-    }
-    pthread_attr_destroy(&attributes);
-}
-
-/* 1 if the C stack is all but used up. Somebody else's stack (of a coroutine library, say) is not judged. */
-static inline int
-stack_exhausted(void)
-{
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    if (MG_UNLIKELY(stack.enough == 0)) {
-        find_stack();
-    }
-    return MG_UNLIKELY(here < stack.enough && here >= stack.low);
-}
-
 PyObject *
 mg_interp_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
 {
-    if (stack_exhausted()) {
+    if (mg_stack_is_short()) {
         PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: no room on the C stack");
         return NULL;
     }
@@ -1967,7 +1924,7 @@ mg_interp_resume(PyThreadState *tstate, MgFrame *frame, MgExit *exit, int index)
 PyObject *
 mg_interp_watch(PyThreadState *tstate, MgFrame *frame, PyObject *owner)
 {
-    if (stack_exhausted() || tstate->cframe->use_tracing) {
+    if (mg_stack_is_short() || tstate->cframe->use_tracing) {
         return _PyEval_EvalFrameDefault(tstate, frame, 0);
     }
     Py_INCREF(owner);

@@ -94,9 +94,10 @@ mg_lazy_source(const MgCapture *capture, PyObject *value)
 }
 
 static uint64_t
-path_of(const MgSource *source)
+path_of(const MgSource *source, int level)
 {
-    return mg_source_path(source, source->base == NULL ? 0 : path_of(source->base));
+    int ends = source->base == NULL || level == MG_MOST_LEVELS; /* the same in path_of of callable.c */
+    return mg_source_path(source, ends ? 0 : path_of(source->base, level + 1));
 }
 
 static int
@@ -106,7 +107,7 @@ use(MgCapture *capture, PyObject *value, long step)
     if (lazy == NULL || lazy->used > 0) {
         return MG_OK;
     }
-    if (capture->changing.count > 0 && mg_paths_have(&capture->changing, path_of(lazy->source))) {
+    if (capture->changing.count > 0 && mg_paths_have(&capture->changing, path_of(lazy->source, 0))) {
         PyObject *text = mg_source_text(lazy->source);
         int result = mg_capture_abort(capture, MG_REASON_CHANGING, text == NULL ? NULL : "%U", text);
         Py_XDECREF(text);

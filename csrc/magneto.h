@@ -41,4 +41,8 @@ void mg_collections_hold(void);
 void mg_collections_release(void);
 void mg_collections_after_fork(void); /* in the child: what other threads held is free */
 
+/* How many levels of a structure of the user's objects are followed. Walkers that recurse keep to this bound; what lies
+ * deeper ends a capture, or is taken for what can't be told. */
+enum { MG_MOST_LEVELS = 256 };
+
 #endif

@@ -72,10 +72,13 @@ refuse(MgPlanner *planner, PyObject *value)
 static int
 add_compound(MgPlanner *planner, PyObject *value, MgPlanKind kind, PyObject *object, int count)
 {
-    int *parts = PyMem_Calloc((size_t)count + 1, sizeof(int));
+    int *parts = PyMem_Malloc(((size_t)count + 1) * sizeof(int));
     if (parts == NULL) {
         PyErr_NoMemory();
         return -1;
+    }
+    for (int i = 0; i < count; i++) {
+        parts[i] = -1;
     }
     int index =
         add_node(planner->plan, (MgPlanNode){.kind = kind, .object = object, .parts = parts, .part_count = count});
@@ -89,10 +92,68 @@ add_compound(MgPlanner *planner, PyObject *value, MgPlanKind kind, PyObject *obj
     return index;
 }
 
+static PyTypeObject *
+c_base(PyTypeObject *type)
+{
+    while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+        type = type->tp_base;
+    }
+    return type;
+}
+
+/* 1 if an instance of a class over a builtin one is made empty, and given its content then. */
+static int
+is_filled(PyTypeObject *base)
+{
+    return base == &PyBaseObject_Type ||
+           (mg_shadow_base(base) != NULL && base != &PyTuple_Type && base != &PyFrozenSet_Type);
+}
+
+/* 1 if a node is made before its part is, so that the part may lead back to it. */
+static int
+is_made_first(const MgPlanNode *node, int part)
+{
+    switch (node->kind) {
+        case MG_PLAN_LIST:
+        case MG_PLAN_DICT:
+        case MG_PLAN_FUNCTION:
+        case MG_PLAN_CELL:
+            return 1;
+        case MG_PLAN_INSTANCE:
+            return part != 1 || is_filled(c_base((PyTypeObject *)node->object));
+        default:
+            return 0;
+    }
+}
+
+/* 1 if the way that led back to a node has nothing on it that could be made first: an exception among its own arguments. */
+static int
+is_knot(const MgPlanner *planner, int node)
+{
+    for (int i = planner->path_count - 1; i >= 0; i--) {
+        const MgPlanStep *step = &planner->path[i];
+        if (is_made_first(&planner->plan->nodes[step->node], step->part)) {
+            return 0;
+        }
+        if (step->node == node) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Adds a value as a part of a node: one level deeper. */
 static int
 set_part(MgPlanner *planner, int node, int part, PyObject *value)
 {
+    if (mg_depth_enter(planner->capture) < 0) {
+        planner->capture->refused = 1;
+        return -1;
+    }
+    planner->path[planner->path_count++] = (MgPlanStep){node, part};
     int index = mg_plan_add(planner, value);
+    planner->path_count--;
+    mg_depth_leave(planner->capture);
     if (index < 0) {
         return -1;
     }
@@ -120,7 +181,7 @@ is_half_made(const MgPlan *plan, int index)
 {
     const MgPlanNode *node = &plan->nodes[index];
     for (int i = 0; node->kind == MG_PLAN_TUPLE && i < node->part_count; i++) {
-        if (is_half_made(plan, node->parts[i])) {
+        if (node->parts[i] < 0 || is_half_made(plan, node->parts[i])) {
             return 1;
         }
     }
@@ -239,7 +300,7 @@ slots_of(PyObject *value)
         }
     }
     if (pairs != NULL && PyObject_TypeCheck(value, mg_defaultdict_type)) {
-        PyObject *factory = PyObject_GetAttrString(value, "default_factory");
+        PyObject *factory = Py_TYPE(mg_shadow_factory)->tp_descr_get(mg_shadow_factory, value, NULL);
         if (factory == NULL || PyList_Append(pairs, mg_shadow_factory) < 0 || PyList_Append(pairs, factory) < 0) {
             Py_CLEAR(pairs);
         }
@@ -299,26 +360,9 @@ content_of(PyObject *value, PyTypeObject *base)
         return content;
     }
     if (PyDict_Check(value)) {
-        content = PyDict_New();
-        MgDictWalk walk = {0};
-        PyObject *key, *item;
-        while (content != NULL && mg_dict_next(value, &walk, &key, &item)) {
-            if (PyDict_SetItem(content, key, item) < 0) {
-                Py_CLEAR(content);
-            }
-        }
-        return content;
+        return PyList_New(0); /* only stands for them: a copy would compare keys, which may run code */
     }
     return PyAnySet_Check(value) ? mg_set_copy(&PySet_Type, value) : NULL;
-}
-
-static PyTypeObject *
-c_base(PyTypeObject *type)
-{
-    while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-        type = type->tp_base;
-    }
-    return type;
 }
 
 /* An instance of a Python class, or of a builtin one that keeps more than its items. */
@@ -357,7 +401,14 @@ add_instance(MgPlanner *planner, PyObject *value)
         status = part < 0 ? -1 : 0;
     }
     if (status == 0 && content != Py_None) {
-        status = set_part(planner, node, 1, content);
+        if (PyDict_Check(value)) {
+            int part = add_dict(planner, content, value, (PyObject *)&PyDict_Type);
+            planner->plan->nodes[node].parts[1] = part;
+            status = part < 0 ? -1 : 0;
+        }
+        else {
+            status = set_part(planner, node, 1, content);
+        }
     }
     for (int i = 0; status == 0 && i < (int)PyList_GET_SIZE(slots); i++) {
         PyObject *item = PyList_GET_ITEM(slots, i);
@@ -611,7 +662,8 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     if (known != 0) {
         const MgPlanNode *node = &plan->nodes[(int)known - 1];
         /* one of its items leads back to a set: it would be hashed before all its attributes are there */
-        return node->kind == MG_PLAN_SET && !node->complete ? refuse(planner, value) : (int)known - 1;
+        int unfinished = node->kind == MG_PLAN_SET && !node->complete;
+        return unfinished || is_knot(planner, (int)known - 1) ? refuse(planner, value) : (int)known - 1;
     }
     MgSource *lazy = mg_lazy_source(capture, value);
     if (lazy != NULL) {
@@ -762,21 +814,7 @@ build_tuple(Build *context, const MgPlanNode *node)
     if (tuple == NULL || type == &PyTuple_Type) {
         return tuple;
     }
-    /* a subclass: made by tuple's own constructor, so that no code of the class runs; a structseq by its own */
-    PyObject *made, *name = MG_STRING("_fields");
-    if (name == NULL) {
-        Py_DECREF(tuple);
-        return NULL;
-    }
-    if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(type, &PyTuple_Type) &&
-        type->tp_itemsize == PyTuple_Type.tp_itemsize && _PyType_Lookup(type, name) != NULL) {
-        PyObject *arguments = PyTuple_Pack(1, tuple);
-        made = arguments == NULL ? NULL : PyTuple_Type.tp_new(type, arguments, NULL);
-        Py_XDECREF(arguments);
-    }
-    else {
-        made = PyObject_CallOneArg((PyObject *)type, tuple);
-    }
+    PyObject *made = mg_shadow_tuple(type, tuple);
     Py_DECREF(tuple);
     return made;
 }
@@ -975,7 +1013,7 @@ build_fresh(Build *context, int index)
             if (base == &PyBaseObject_Type) {
                 *slot = type->tp_alloc(type, 0);
             }
-            else if (mg_shadow_base(type) != NULL && base != &PyTuple_Type && base != &PyFrozenSet_Type) {
+            else if (is_filled(base)) {
                 *slot = mg_shadow_empty(type, base, node->index);
                 if (*slot != NULL && PyDict_Check(*slot)) {
                     mg_tags_note(&context->tags, *slot, 0);
@@ -1043,7 +1081,14 @@ build_fresh(Build *context, int index)
 static PyObject *
 build(Build *context, int node)
 {
-    return context->memo[node] != NULL ? context->memo[node] : build_fresh(context, node);
+    if (context->memo[node] != NULL) {
+        return context->memo[node];
+    }
+    if (mg_stack_is_short()) {
+        PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: no room on the C stack");
+        return NULL;
+    }
+    return build_fresh(context, node);
 }
 
 PyObject *

@@ -2,7 +2,7 @@
 #ifndef MG_PLAN_H
 #define MG_PLAN_H
 
-#include "capture.h"
+#include "depth.h"
 
 typedef enum {
     MG_PLAN_CONST,  /* the object itself */
@@ -43,12 +43,19 @@ typedef struct {
     MgTable known; /* object -> node index + 1, while the plan is made */
 } MgPlan;
 
-/* What a plan needs to know of the capture while it is made: the graph's outputs so far. */
+/* A part of a node that is being added. */
+typedef struct {
+    int node, part;
+} MgPlanStep;
+
+/* What a plan needs to know of the capture while it is made: the graph's outputs so far, and the way to what is added. */
 typedef struct {
     MgCapture *capture;
     MgPlan *plan;
     int *outputs; /* owned by the caller: node indices */
     int output_count, output_room;
+    MgPlanStep path[MG_MOST_LEVELS]; /* from the value that the caller adds down to this one */
+    int path_count;
 } MgPlanner;
 
 /* MG_ERR, and the capture is aborted, if objects live whose finalizers would be lost: also those that nothing leads to. */

@@ -8,6 +8,7 @@
 #include "record.h"
 
 #include "alias.h"
+#include "depth.h"
 #include "kinds.h"
 #include "rules.h"
 #include "structure.h"
@@ -130,7 +131,10 @@ typedef struct {
     PyObject *aliases; /* list or NULL: the aliases among the arguments, and the references to their tensors, in turn */
     PyObject *numbers; /* list: the numbers that depend on data; NULL if there are none */
     int symbolic;      /* there are symbols among the arguments */
+    int containers;    /* how many there were so far */
 } Mapping;
+
+enum { MOST_CONTAINERS = 1 << 20 };
 
 static PyObject *map_argument(Mapping *mapping, PyObject *value);
 
@@ -302,7 +306,16 @@ map_structure(Mapping *mapping, PyObject *value)
             return NULL;
         }
     }
-    return mg_structure_map(value, map_part, mapping);
+    if (++mapping->containers > MOST_CONTAINERS) { /* one that lies in many places is written into the graph at each */
+        mg_capture_abort(mapping->capture, MG_REASON_NESTED, NULL);
+        return NULL;
+    }
+    if (mg_depth_enter(mapping->capture) < 0) {
+        return NULL;
+    }
+    PyObject *mapped = mg_structure_map(value, map_part, mapping);
+    mg_depth_leave(mapping->capture);
+    return mapped;
 }
 
 /* One argument as the graph holds it, with its part of the propagation key. New. */
@@ -581,7 +594,7 @@ has_tensor(PyObject *result)
     if (Py_TYPE(result) == &MgMeta_Type || Py_TYPE(result) == &MgRef_Type) {
         return 1;
     }
-    if (PyTuple_Check(result) || PyList_Check(result)) {
+    if (PyTuple_Check(result) || PyList_Check(result)) { /* of tensors and values: no structure of the user's */
         for (Py_ssize_t i = 0; i < Py_SIZE(result); i++) {
             if (has_tensor(PyList_Check(result) ? PyList_GET_ITEM(result, i) : PyTuple_GET_ITEM(result, i))) {
                 return 1;
@@ -598,7 +611,7 @@ has_symbol(PyObject *result)
     if (mg_symbol_check(result)) {
         return 1;
     }
-    if (PyTuple_Check(result) || PyList_Check(result)) {
+    if (PyTuple_Check(result) || PyList_Check(result)) { /* of tensors and values: no structure of the user's */
         for (Py_ssize_t i = 0; i < Py_SIZE(result); i++) {
             if (has_symbol(PyList_Check(result) ? PyList_GET_ITEM(result, i) : PyTuple_GET_ITEM(result, i))) {
                 return 1;

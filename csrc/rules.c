@@ -8,6 +8,7 @@
 
 #include "answer.h"
 #include "callable.h"
+#include "depth.h"
 #include "control.h"
 #include "kinds.h"
 #include "place.h"
@@ -496,8 +497,9 @@ shows_address(PyObject *callable)
            strcmp(name, "ascii") == 0;
 }
 
-int
-mg_rules_has_address(PyObject *value)
+/* The same at a level of a structure; what lies too deep may have one. */
+static int
+has_address(PyObject *value, MgWalk *walk)
 {
     PyTypeObject *type = Py_TYPE(value);
     if (PyType_Check(value)) { /* guarded by identity */
@@ -505,16 +507,23 @@ mg_rules_has_address(PyObject *value)
     }
     if (PyTuple_CheckExact(value) || PyList_CheckExact(value) || type == mg_torch.size) {
         PyObject **items = PySequence_Fast_ITEMS(value);
-        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
-            if (items[i] == value || PyList_CheckExact(items[i]) || mg_rules_has_address(items[i])) {
-                return 1; /* a list may hold itself */
-            }
+        int found = !mg_walk_enter(walk);
+        for (Py_ssize_t i = 0; !found && i < Py_SIZE(value); i++) {
+            found = items[i] == value || PyList_CheckExact(items[i]) || has_address(items[i], walk);
         }
-        return 0;
+        mg_walk_leave(walk);
+        return found;
     }
     return type != &PyUnicode_Type && type != &PyLong_Type && type != &PyFloat_Type && type != &PyBool_Type &&
            type != &PyBytes_Type && value != Py_None && type != mg_torch.dtype && type != mg_torch.device &&
            !mg_rules_is_constant_type(type);
+}
+
+int
+mg_rules_has_address(PyObject *value)
+{
+    MgWalk walk = MG_WALK;
+    return has_address(value, &walk);
 }
 
 /* A result (stolen) that can't be made again, but never changes, is a constant of the entry. New. */
@@ -553,8 +562,12 @@ static int tells_inside(MgCapture *capture, PyObject *value, int hashed);
 static int
 holds_inside(MgCapture *capture, PyObject *value, int hashed)
 {
+    if (mg_depth_enter(capture) < 0) {
+        return MG_ERR;
+    }
     int found = Py_ReprEnter(value); /* it may hold itself */
     if (found != 0) {
+        mg_depth_leave(capture);
         return found < 0 ? MG_ERR : 0;
     }
     if (PyDict_CheckExact(value)) {
@@ -571,6 +584,7 @@ holds_inside(MgCapture *capture, PyObject *value, int hashed)
         }
     }
     Py_ReprLeave(value);
+    mg_depth_leave(capture);
     return found;
 }
 
@@ -827,12 +841,15 @@ static int
 guard_classes(MgCapture *capture, PyObject *classes)
 {
     if (PyTuple_Check(classes)) {
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); i++) {
-            if (guard_classes(capture, PyTuple_GET_ITEM(classes, i)) < 0) {
-                return MG_ERR;
-            }
+        int status = mg_depth_enter(capture);
+        if (status < 0) {
+            return MG_ERR;
         }
-        return MG_OK;
+        for (Py_ssize_t i = 0; status == MG_OK && i < PyTuple_GET_SIZE(classes); i++) {
+            status = guard_classes(capture, PyTuple_GET_ITEM(classes, i));
+        }
+        mg_depth_leave(capture);
+        return status;
     }
     if (!PyType_Check(classes)) { /* a union holds classes for good; anything else is guarded by itself */
         PyObject *parts = Py_IS_TYPE(classes, mg_kinds.union_type) ? PyObject_GetAttrString(classes, "__args__") : NULL;

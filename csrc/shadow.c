@@ -209,6 +209,23 @@ mg_shadow_empty(PyTypeObject *type, PyTypeObject *base, Py_ssize_t limit)
     return made;
 }
 
+PyObject *
+mg_shadow_tuple(PyTypeObject *type, PyObject *items)
+{
+    if (type == &PyTuple_Type) {
+        return Py_NewRef(items);
+    }
+    PyObject *mark = MG_STRING("n_sequence_fields"); /* of a structseq */
+    PyObject *arguments = mark == NULL ? NULL : PyTuple_Pack(1, items);
+    PyObject *made = arguments == NULL ? NULL
+                     : mg_shadow_base(type) == &PyTuple_Type && type->tp_itemsize == PyTuple_Type.tp_itemsize &&
+                             _PyType_Lookup(type, mark) == NULL
+                         ? PyTuple_Type.tp_new(type, arguments, NULL)
+                         : type->tp_new(type, arguments, NULL); /* a structseq, a torch.Size */
+    Py_XDECREF(arguments);
+    return made;
+}
+
 /* Calls a method of the builtin type itself. MG_OK or MG_ERR. */
 static int
 call_base(PyTypeObject *base, const char *name, PyObject *self, PyObject *argument)

@@ -20,6 +20,9 @@ extern PyObject *mg_shadow_factory;
  * a deque, -1 for none. New. */
 PyObject *mg_shadow_empty(PyTypeObject *type, PyTypeObject *base, Py_ssize_t limit);
 
+/* A tuple of a type from a plain tuple of its items, with no code of a Python class. New. */
+PyObject *mg_shadow_tuple(PyTypeObject *type, PyObject *items);
+
 /* Adds to the end of a list, deque or set, or sets an item of a dict, by the builtin type's own means. */
 int mg_shadow_add(PyObject *container, PyObject *item);
 int mg_shadow_set(PyObject *dict, PyObject *key, PyObject *value); /* deletes if value is NULL */

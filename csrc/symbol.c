@@ -8,6 +8,7 @@
 #include "symbol.h"
 
 #include "alias.h"
+#include "depth.h"
 #include "record.h"
 #include "rules.h"
 
@@ -657,17 +658,28 @@ mg_symbol_size(PyObject *items)
     return size;
 }
 
+/* 1 if there is a number in a structure. What lies too deep can be no argument of an operation. */
+static int
+has_number(PyObject *object, MgWalk *walk)
+{
+    int is_list = PyList_Check(object), found = 0;
+    if (!is_list && !PyTuple_Check(object)) {
+        return 0;
+    }
+    int enters = mg_walk_enter(walk);
+    for (Py_ssize_t i = 0; enters && !found && i < Py_SIZE(object); i++) {
+        PyObject *item = is_list ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
+        found = mg_is_number(item) || has_number(item, walk);
+    }
+    mg_walk_leave(walk);
+    return found;
+}
+
 int
 mg_symbol_inside(PyObject *object)
 {
-    int is_list = PyList_Check(object);
-    for (Py_ssize_t i = 0; (is_list || PyTuple_Check(object)) && i < Py_SIZE(object); i++) {
-        PyObject *item = is_list ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
-        if (mg_is_number(item) || mg_symbol_inside(item)) {
-            return 1;
-        }
-    }
-    return 0;
+    MgWalk walk = MG_WALK;
+    return has_number(object, &walk);
 }
 
 /* The same items as a plain tuple. New. */

@@ -10,6 +10,7 @@
 
 #include "alias.h"
 #include "control.h"
+#include "depth.h"
 #include "except.h"
 #include "exit.h"
 #include "lazy.h"
@@ -300,7 +301,8 @@ reach_method(MgCapture *capture, MgRecord *record)
     MgSource *function_source = mg_source_get(&capture->sources, MG_SOURCE_METHOD, source, NULL, 0);
     MgSource *self_source = mg_source_get(&capture->sources, MG_SOURCE_METHOD, source, NULL, 1);
     if (function_source == NULL || self_source == NULL ||
-        mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)&PyMethod_Type) < 0) {
+        mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)&PyMethod_Type) < 0 ||
+        mg_depth_enter(capture) < 0) {
         return MG_ERR;
     }
     PyObject *function = mg_world_reach(capture, PyMethod_GET_FUNCTION(method), function_source);
@@ -308,6 +310,7 @@ reach_method(MgCapture *capture, MgRecord *record)
     PyObject *view = self == NULL ? NULL : PyMethod_New(function, self);
     Py_XDECREF(function);
     Py_XDECREF(self);
+    mg_depth_leave(capture);
     return view == NULL ? MG_ERR : set_view(capture, record, view);
 }
 
@@ -504,13 +507,13 @@ mg_world_touch(MgCapture *capture, PyObject *value)
 
 static int expose_record(MgCapture *capture, MgRecord *record);
 
-/* 1 if dicts and sets can find the key without running Python code. */
+/* 1 if dicts and sets can find the key, which lies at a level of another one, without running Python code. */
 static int
-is_quiet_key(PyObject *key)
+is_quiet_key(PyObject *key, int level)
 {
     if (Py_IS_TYPE(key, &PyTuple_Type)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
-            if (!is_quiet_key(PyTuple_GET_ITEM(key, i))) {
+            if (level == MG_MOST_LEVELS || !is_quiet_key(PyTuple_GET_ITEM(key, i), level + 1)) {
                 return 0;
             }
         }
@@ -602,13 +605,19 @@ pin_key(MgCapture *capture, PyObject *key)
     if (mg_is_plain_value(key) || mg_is_singleton(key)) {
         return MG_OK;
     }
-    for (Py_ssize_t i = 0; PyTuple_CheckExact(key) && i < PyTuple_GET_SIZE(key); i++) {
-        if (pin_key(capture, PyTuple_GET_ITEM(key, i)) < 0) {
-            return MG_ERR;
-        }
+    if (mg_depth_enter(capture) < 0) {
+        return MG_ERR;
     }
-    if (PyMethod_Check(key) &&
-        (pin_key(capture, PyMethod_GET_FUNCTION(key)) < 0 || pin_key(capture, PyMethod_GET_SELF(key)) < 0)) {
+    int status = MG_OK;
+    for (Py_ssize_t i = 0; status == MG_OK && PyTuple_CheckExact(key) && i < PyTuple_GET_SIZE(key); i++) {
+        status = pin_key(capture, PyTuple_GET_ITEM(key, i));
+    }
+    if (status == MG_OK && PyMethod_Check(key)) {
+        status = pin_key(capture, PyMethod_GET_FUNCTION(key));
+        status = status < 0 ? status : pin_key(capture, PyMethod_GET_SELF(key));
+    }
+    mg_depth_leave(capture);
+    if (status < 0) {
         return MG_ERR;
     }
     MgRecord *record = mg_world_find(capture, key);
@@ -646,7 +655,7 @@ expose_dict(MgCapture *capture, MgRecord *record, PyObject *shadow)
     int status = keys == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_KEYS, record->source, keys);
     for (Py_ssize_t i = 0; status == MG_OK && i < PyTuple_GET_SIZE(keys); i++) {
         key = PyTuple_GET_ITEM(keys, i);
-        if (!is_quiet_key(key)) {
+        if (!is_quiet_key(key, 0)) {
             status = mg_capture_abort(capture, MG_REASON_OPAQUE, "a key of type %s", Py_TYPE(key)->tp_name);
             break;
         }
@@ -693,7 +702,7 @@ expose_set(MgCapture *capture, MgRecord *record, PyObject *shadow)
     for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(keys); i++) {
         PyObject *item = PyList_GET_ITEM(keys, i);
         plain = plain && (mg_is_plain_value(item) || mg_is_singleton(item));
-        if (!is_quiet_key(item)) {
+        if (!is_quiet_key(item, 0)) {
             status = mg_capture_abort(capture, MG_REASON_OPAQUE, "a set of %s", Py_TYPE(item)->tp_name);
         }
     }
@@ -739,14 +748,7 @@ expose_tuple(MgCapture *capture, MgRecord *record)
     }
     PyTypeObject *type = Py_TYPE(tuple);
     if (type != &PyTuple_Type) {
-        PyObject *arguments = PyTuple_Pack(1, views);
-        PyObject *made = arguments == NULL ? NULL
-                         : PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_new != PyTuple_Type.tp_new &&
-                                 _PyType_Lookup(type, MG_STRING("n_sequence_fields")) != NULL
-                             ? type->tp_new(type, arguments, NULL) /* a structseq */
-                             : PyTuple_Type.tp_new(type, arguments, NULL);
-        Py_XDECREF(arguments);
-        Py_SETREF(views, made);
+        Py_SETREF(views, mg_shadow_tuple(type, views));
         if (views == NULL) {
             return MG_ERR;
         }
@@ -831,11 +833,11 @@ mg_world_escape(MgCapture *capture, PyObject *object)
         case MG_KIND_DEQUE:
         case MG_KIND_TUPLE:
         case MG_KIND_PROXY:
-            if (Py_EnterRecursiveCall(" in a container")) {
+            if (mg_depth_enter(capture) < 0) {
                 return NULL;
             }
             status = expose_record(capture, record);
-            Py_LeaveRecursiveCall();
+            mg_depth_leave(capture);
             break;
         default:
             record->exposed = 1;
