@@ -17,6 +17,7 @@
 #include "trace.h"
 #include "world.h"
 #include "worldbase.h"
+#include "aside.h"
 
 #include <structmember.h>
 
@@ -56,7 +57,7 @@ is_decided_inside(MgCapture *capture, PyObject *callable, PyObject *const *args,
     }
     for (Py_ssize_t i = 0; i < open; i++) {
         PyObject *context = PyTuple_GET_ITEM(PyList_GET_ITEM(capture->managers, i), 1);
-        PyObject *device = PyObject_GetAttrString(context, "device");
+        PyObject *device = mg_aside_getattr(context, MG_STRING("device"));
         if (device == NULL) { /* another kind of manager */
             PyErr_Clear();
             continue;
@@ -96,7 +97,7 @@ mg_answer_query(MgCapture *capture, PyObject *callable, PyObject *const *args, P
     }
     int inside = is_decided_inside(capture, callable, args, count);
     if (inside != 0) {
-        return inside < 0 ? NULL : PyObject_Vectorcall(callable, args, (size_t)count, NULL);
+        return inside < 0 ? NULL : mg_aside_call(callable, args, count);
     }
     PyObject *question = PyTuple_New(count + 1), *answer = NULL;
     if (question == NULL || (capture->queries == NULL && (capture->queries = PyDict_New()) == NULL)) {
@@ -110,7 +111,7 @@ mg_answer_query(MgCapture *capture, PyObject *callable, PyObject *const *args, P
     if (answer != NULL || PyErr_Occurred()) {
         goto done;
     }
-    answer = PyObject_Vectorcall(callable, args, (size_t)count, NULL);
+    answer = mg_aside_call(callable, args, count);
     if (answer != NULL && !is_comparable(answer, &MG_WALK)) {
         Py_CLEAR(answer);
         refuse(capture, callable);
@@ -163,12 +164,13 @@ mg_answer_set(MgCapture *capture, PyObject *function, PyObject *parts, PyObject 
         }
         Py_DECREF(answer);
     }
-    capture->suspended++;
+    MgAside aside;
+    mg_aside_begin(&aside);
     undo = capture->settings != NULL ? Py_NewRef(PyTuple_GET_ITEM(capture->settings, 1)) : PyObject_CallNoArgs(tell);
     names = undo == NULL ? NULL : PyObject_CallOneArg(show, exposed);
     result = names == NULL ? NULL : PyObject_CallFunctionObjArgs(function, exposed, Py_False, NULL);
     answers = result == NULL ? NULL : note_settings(capture, questions);
-    capture->suspended--;
+    mg_aside_end(&aside);
     if (answers != NULL) {
         Py_XSETREF(capture->settings, PyTuple_Pack(3, function, undo, answers));
     }
@@ -186,9 +188,12 @@ done:
 int
 mg_answer_undo(PyObject *settings)
 {
+    MgAside aside;
+    mg_aside_begin(&aside);
     PyObject *result = settings == NULL
                            ? Py_NewRef(Py_None)
                            : PyObject_Call(PyTuple_GET_ITEM(settings, 0), PyTuple_GET_ITEM(settings, 1), NULL);
+    mg_aside_end(&aside);
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
 }
@@ -495,9 +500,9 @@ mg_answer_constant(MgCapture *capture, PyObject *callable, PyObject *const *args
         refuse(capture, callable);
     }
     else if (good > 0) {
-        capture->suspended++;
+        mg_aside_suspend(capture);
         result = PyObject_Vectorcall(callable, exposed, (size_t)count, kwnames);
-        capture->suspended--;
+        mg_aside_resume(capture);
     }
     for (Py_ssize_t i = 0; i < ready; i++) {
         Py_XDECREF(exposed[i]);
@@ -743,9 +748,9 @@ mg_answer_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, 
         refuse(capture, callable);
     }
     else if (good > 0) {
-        capture->suspended++; /* hashing, comparing and the function itself: all for real */
+        mg_aside_suspend(capture); /* hashing, comparing and the function itself: all for real */
         result = call_cached(capture, callable, exposed, count, kwnames);
-        capture->suspended--;
+        mg_aside_resume(capture);
     }
     for (Py_ssize_t i = 0; i < ready; i++) {
         Py_XDECREF(exposed[i]);
@@ -789,7 +794,7 @@ mg_answer_dispatch(MgCapture *capture, PyObject *function, PyObject *const *args
     if (acted != 0) {
         return acted < 0 ? NULL : refuse(capture, function);
     }
-    capture->suspended++;
+    mg_aside_suspend(capture);
     PyObject *result = PyObject_Vectorcall(function, args, 1, NULL);
     if (result != NULL && token != NULL && token != Py_None) {
         capture->registry_read = 1;
@@ -797,7 +802,7 @@ mg_answer_dispatch(MgCapture *capture, PyObject *function, PyObject *const *args
             Py_CLEAR(result);
         }
     }
-    capture->suspended--;
+    mg_aside_resume(capture);
     PyObject *view = result == NULL ? NULL : mg_world_adopt(capture, result);
     Py_XDECREF(result);
     return view;

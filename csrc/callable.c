@@ -14,6 +14,7 @@
 #include "tags.h"
 #include "trace.h"
 #include "world.h"
+#include "aside.h"
 
 #include <structmember.h>
 #include <time.h>
@@ -847,7 +848,8 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         object = PyMethod_GET_SELF(function);
         function = PyMethod_GET_FUNCTION(function);
     }
-    if (!PyFunction_Check(function) || mg_capture_current != NULL || PyThreadState_Get()->cframe->use_tracing) {
+    if (!PyFunction_Check(function) || mg_capture_current != NULL || mg_aside_depth > 0 ||
+        PyThreadState_Get()->cframe->use_tracing) {
         return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
     }
     MgStance stance = mg_stance_get();

@@ -142,7 +142,7 @@ struct MgCapture {
     PyObject *settings;    /* strong: (function, arguments that undo what it did, what is set now); NULL if unchanged */
     PyObject *managers;    /* strong: a list of (manager, context, node, exit function) that were entered; or NULL */
     long steps;            /* instructions executed so far */
-    int suspended;         /* > 0 while code runs that is not to be captured */
+    int suspended;         /* > 0 while code runs that is not to be captured; see aside.h */
     PyObject *interrupt;   /* strong: what a signal handler raised; it goes to the caller, past all captured frames */
     PyObject *ids;         /* strong: a set of what id() gave for objects of this capture; NULL if it gave nothing */
     int addresses;         /* addresses of objects may have been read: by their default repr or hash */

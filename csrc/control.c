@@ -9,6 +9,7 @@
 #include "source.h"
 #include "text.h"
 #include "world.h"
+#include "aside.h"
 
 int mg_control_overriding;
 
@@ -106,7 +107,7 @@ int
 mg_control_begin(void)
 {
     if (control.refresh != NULL) {
-        PyObject *result = PyObject_CallNoArgs(control.refresh);
+        PyObject *result = mg_aside_call(control.refresh, NULL, 0);
         if (result == NULL && !PyErr_ExceptionMatches(PyExc_Exception)) { /* an interrupt is its caller's */
             return MG_ERR;
         }
@@ -263,7 +264,7 @@ mg_control_said(PyObject *function, PyObject **other)
 
 /* What is to become of functions of a module; the judge is asked once for each name. -1 with an exception. */
 static int
-mark_of_module(MgCapture *capture, PyObject *name)
+mark_of_module(PyObject *name)
 {
     if (name == NULL || !PyUnicode_CheckExact(name) || control.judge == NULL) {
         return MG_MARK_NONE;
@@ -275,13 +276,7 @@ mark_of_module(MgCapture *capture, PyObject *name)
     if (PyErr_Occurred()) {
         return -1;
     }
-    if (capture != NULL) {
-        capture->suspended++;
-    }
-    PyObject *verdict = PyObject_CallOneArg(control.judge, name);
-    if (capture != NULL) {
-        capture->suspended--;
-    }
+    PyObject *verdict = mg_aside_call(control.judge, &name, 1);
     const char *text = verdict != NULL && PyUnicode_Check(verdict) ? PyUnicode_AsUTF8(verdict) : NULL;
     int mark = text == NULL                     ? -1
                : strcmp(text, "skip") == 0      ? MG_MARK_SKIPPED
@@ -300,7 +295,7 @@ mark_of_module(MgCapture *capture, PyObject *name)
 }
 
 int
-mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other)
+mg_control_mark(PyObject *callable, PyObject **other)
 {
     *other = NULL;
     if (MG_UNLIKELY(control.allowed != NULL) && has_id(control.allowed, callable)) {
@@ -312,7 +307,7 @@ mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other)
             return mark;
         }
         PyObject *name = PyDict_GetItemWithError(((PyFunctionObject *)callable)->func_globals, MG_STRING("__name__"));
-        return name == NULL && PyErr_Occurred() ? -1 : mark_of_module(capture, name);
+        return name == NULL && PyErr_Occurred() ? -1 : mark_of_module(name);
     }
     if ((PyObject *)Py_TYPE(callable) == control.scripted) { /* the function it was made of */
         PyObject **dict = _PyObject_GetDictPtr(callable);
@@ -335,7 +330,7 @@ mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other)
             return MG_MARK_NONE;
         }
         PyObject *name = PyDict_GetItemWithError(type->tp_dict, MG_STRING("__module__"));
-        int mark = name == NULL && PyErr_Occurred() ? -1 : mark_of_module(capture, name);
+        int mark = name == NULL && PyErr_Occurred() ? -1 : mark_of_module(name);
         return mark != MG_MARK_TRANSFORM ? mark : MG_MARK_NONE;
     }
     return MG_MARK_NONE;
@@ -361,9 +356,7 @@ plain_attribute(PyObject *callable, const char *name)
 int
 mg_control_abort(MgCapture *capture, MgReason reason, PyObject *callable)
 {
-    capture->suspended++; /* what C code reads may be Python code */
     PyObject *text = mg_control_text(callable);
-    capture->suspended--;
     int status = mg_capture_abort(capture, reason, text == NULL ? NULL : "%U", text);
     Py_XDECREF(text);
     return status;
@@ -372,6 +365,8 @@ mg_control_abort(MgCapture *capture, MgReason reason, PyObject *callable)
 PyObject *
 mg_control_text(PyObject *callable)
 {
+    MgAside aside; /* what C code reads may be Python code */
+    mg_aside_begin(&aside);
     PyObject *name = plain_attribute(callable, "__qualname__");
     if (name == NULL) {
         PyErr_Clear();
@@ -397,6 +392,7 @@ mg_control_text(PyObject *callable)
     }
     Py_XDECREF(name);
     Py_XDECREF(module);
+    mg_aside_end(&aside);
     return text;
 }
 

@@ -22,8 +22,8 @@ int mg_control_configure(PyObject *tables);
 /* At the start of a capture: finds what users have said through torch._dynamo since. MG_ERR if that is interrupted. */
 int mg_control_begin(void);
 
-/* What was said about a callable. *other is the replacement, borrowed. -1 with an exception. `capture` may be NULL. */
-int mg_control_mark(MgCapture *capture, PyObject *callable, PyObject **other);
+/* What was said about a callable. *other is the replacement, borrowed. -1 with an exception. */
+int mg_control_mark(PyObject *callable, PyObject **other);
 
 /* What the attributes of a Python function say, which goes before what the tables say. *other as above. */
 MgMark mg_control_said(PyObject *function, PyObject **other);

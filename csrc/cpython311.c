@@ -1,6 +1,8 @@
 /* CPython 3.11's internals behind functions: what libpython does not export, and what only one place should know. */
 #include "cpython311.h"
 
+#include "aside.h"
+
 #define NEED_OPCODE_TABLES
 #define _PyOpcode_Deopt mg_opcode_base
 #define _PyOpcode_Caches mg_opcode_caches
@@ -408,7 +410,7 @@ mg_collections_init(void)
         {"disable", &gc_disable, refuse_collections},
         {"isenabled", &gc_is_enabled, are_collections_wanted},
     };
-    PyObject *module = PyImport_ImportModule("gc");
+    PyObject *module = mg_aside_import("gc");
     PyModuleDef *definition = module == NULL || !PyModule_Check(module) ? NULL : PyModule_GetDef(module);
     PyMethodDef *methods = definition == NULL ? NULL : definition->m_methods;
     for (; methods != NULL && methods->ml_name != NULL; methods++) {

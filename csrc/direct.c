@@ -9,6 +9,7 @@
 #include "direct.h"
 
 #include "layout.h"
+#include "aside.h"
 
 #include <dlfcn.h>
 
@@ -66,7 +67,7 @@ find_symbols(void)
     torch.float64 = dtypes[1]();
     torch.float16 = dtypes[2]();
     torch.bfloat16 = dtypes[3]();
-    PyObject *core = PyImport_ImportModule("torch._C");
+    PyObject *core = mg_aside_import("torch._C");
     PyObject *file = core == NULL ? NULL : PyObject_GetAttrString(core, "__file__");
     const char *path =
         file == NULL ? NULL : PyUnicode_AsUTF8(file); /* it needs libtorch_python, which has the symbol */
@@ -124,7 +125,7 @@ find_states(PyObject *module)
 static int
 find_all(void)
 {
-    PyObject *module = PyImport_ImportModule("torch");
+    PyObject *module = mg_aside_import("torch");
     PyObject *mode = module == NULL ? NULL : PyObject_CallMethod(module, "inference_mode", "O", Py_False);
     PyObject *entered = mode == NULL ? NULL : PyObject_CallMethod(mode, "__enter__", NULL);
     MgState state;
@@ -254,7 +255,7 @@ static PyObject *
 constant_of(MgDirect *direct, PyObject *tensor, int32_t dtype)
 {
     if (MG_UNLIKELY(direct->constant == NULL)) {
-        PyObject *module = PyImport_ImportModule("torch");
+        PyObject *module = mg_aside_import("torch");
         PyObject *function = module == NULL ? NULL : PyObject_GetAttrString(module, "scalar_tensor");
         PyObject *keywords = function == NULL ? NULL : Py_BuildValue("(ss)", "dtype", "device");
         PyObject *value = keywords == NULL ? NULL : PyFloat_FromDouble(direct->value);

@@ -5,6 +5,7 @@
  * returned. Nothing outside changes before the graph has run to its end. */
 #include "entry.h"
 
+#include "aside.h"
 #include "answer.h"
 #include "alias.h"
 #include "fast.h"
@@ -475,7 +476,10 @@ drop_unused_numbers(MgCapture *capture)
 static int
 keep_guarded(MgCapture *capture)
 {
+    MgAside aside;
+    mg_aside_begin(&aside);
     PyObject *nodes = PyObject_CallMethod(capture->symbols, "guarded", NULL);
+    mg_aside_end(&aside);
     for (Py_ssize_t i = 0; nodes != NULL && i < PyList_GET_SIZE(nodes); i++) {
         capture->nodes[PyLong_AsLong(PyList_GET_ITEM(nodes, i))].users++;
     }

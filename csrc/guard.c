@@ -53,19 +53,20 @@ int
 mg_guard_compile(MgProgram *program, MgCapture *capture)
 {
     MgSources *sources = &capture->sources;
+    const int source_count = sources->count, guard_count = capture->guard_count; /* there can be no new ones */
     *program = (MgProgram){.calm = capture->calm};
-    program->steps = PyMem_Calloc((size_t)sources->count + 1, sizeof(MgStep));
-    program->checks = PyMem_Calloc((size_t)capture->guard_count + 1, sizeof(MgCheck));
-    int *counts = PyMem_Calloc((size_t)sources->count + 1, sizeof(int));
-    Known known = {.types = PyMem_Calloc(2 * (size_t)sources->count + 1, sizeof(PyObject *))};
+    program->steps = PyMem_Calloc((size_t)source_count + 1, sizeof(MgStep));
+    program->checks = PyMem_Calloc((size_t)guard_count + 1, sizeof(MgCheck));
+    int *counts = PyMem_Calloc((size_t)source_count + 1, sizeof(int));
+    Known known = {.types = PyMem_Calloc(2 * (size_t)source_count + 1, sizeof(PyObject *))};
     int result = MG_OK;
     if (program->steps == NULL || program->checks == NULL || counts == NULL || known.types == NULL) {
         PyErr_NoMemory();
         result = MG_ERR;
         goto done;
     }
-    known.tensors = known.types + sources->count;
-    for (int i = 0; i < capture->guard_count; i++) {
+    known.tensors = known.types + source_count;
+    for (int i = 0; i < guard_count; i++) {
         const MgGuard *guard = &capture->guards[i];
         if (guard->kind == MG_GUARD_TYPE || guard->kind == MG_GUARD_TENSOR) {
             (guard->kind == MG_GUARD_TYPE ? known.types : known.tensors)[guard->source->id] = guard->expected;
@@ -73,8 +74,8 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
     }
     program->state = Py_NewRef(capture->entry_state);
     program->registered = capture->registry_read ? NULL : Py_XNewRef(capture->registered);
-    program->step_count = sources->count;
-    for (int i = 0; i < sources->count; i++) {
+    program->step_count = source_count;
+    for (int i = 0; i < source_count; i++) {
         MgStep *step = &program->steps[i];
         step->source = *sources->items[i];
         step->source.view = NULL;
@@ -83,18 +84,18 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
         step->base = sources->items[i]->base == NULL ? -1 : sources->items[i]->base->id;
     }
     /* each check goes with the last source that it needs */
-    for (int i = 0; i < capture->guard_count; i++) {
+    for (int i = 0; i < guard_count; i++) {
         MgGuard *guard = &capture->guards[i];
         if (!is_needless(&known, guard)) {
             counts[last_source(guard)]++;
         }
     }
     int next = 0;
-    for (int i = 0; i < sources->count; i++) {
+    for (int i = 0; i < source_count; i++) {
         program->steps[i].first_check = next;
         next += counts[i];
     }
-    for (int i = 0; i < capture->guard_count && result == MG_OK; i++) {
+    for (int i = 0; i < guard_count && result == MG_OK; i++) {
         MgGuard *guard = &capture->guards[i];
         if (is_needless(&known, guard)) {
             continue;
@@ -113,6 +114,11 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
         program->check_count++;
     }
 done:
+#if MG_CHECKS
+    if (sources->count != source_count || capture->guard_count != guard_count) {
+        Py_FatalError("magneto: a capture went on while its guards were compiled");
+    }
+#endif
     PyMem_Free(counts);
     PyMem_Free(known.types);
     mg_table_free(&known.pairs);

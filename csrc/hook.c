@@ -18,6 +18,7 @@
 #include "place.h"
 #include "rules.h"
 #include "trace.h"
+#include "aside.h"
 
 #include <pthread.h>
 
@@ -131,9 +132,9 @@ hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
     }
     MgCapture *capture = mg_capture_active();
     if (capture != NULL && MG_UNLIKELY(mg_rules_is_apart((PyObject *)frame->f_func))) {
-        capture->suspended++;
+        mg_aside_suspend(capture);
         PyObject *result = pass_on(tstate, frame, throwflag, hook.below);
-        capture->suspended--;
+        mg_aside_resume(capture);
         return result;
     }
     if (hook.all || thread.interpreting || capture != NULL) {

@@ -5,6 +5,7 @@
  * asked of libtorch. Nothing here is written to. */
 #include "layout.h"
 
+#include "aside.h"
 #include "kinds.h"
 
 #include <malloc.h>
@@ -31,7 +32,7 @@ static const char *const local_keys_name = "_ZN3c104impl26raw_local_dispatch_key
 static PyObject *
 make_tensor(const char *name, PyObject *sizes, const char *keyword, PyObject *value)
 {
-    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *torch = mg_aside_import("torch");
     PyObject *function = torch == NULL ? NULL : PyObject_GetAttrString(torch, name);
     PyObject *arguments = PyTuple_Pack(1, sizes);
     PyObject *keywords = PyDict_New();
@@ -52,7 +53,7 @@ static uint64_t
 dispatch_keys(PyObject *tensor)
 {
     uint64_t keys = 0;
-    PyObject *core = PyImport_ImportModule("torch._C");
+    PyObject *core = mg_aside_import("torch._C");
     PyObject *set = core == NULL ? NULL : PyObject_CallMethod(core, "_dispatch_keys", "O", tensor);
     PyObject *number = set == NULL ? NULL : PyObject_CallMethod(set, "raw_repr", NULL);
     if (number != NULL) {
@@ -118,7 +119,7 @@ check_rest(void)
                                          "int32",   "int64",   "uint8",   "bool",     "complex64"};
     enum { COUNT = 2 * Py_ARRAY_LENGTH(dtypes) };
     uint64_t seen[COUNT][2];
-    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *torch = mg_aside_import("torch");
     int good = torch != NULL, count = 0;
     for (size_t i = 0; good && i < COUNT; i++) {
         PyObject *sizes = PyTuple_New((Py_ssize_t)(i % (MG_INLINE_DIMS + 1)));
@@ -332,7 +333,7 @@ mg_layout_has_modes(void)
             return 0;
         }
     }
-    PyObject *core = PyImport_ImportModule("torch._C");
+    PyObject *core = mg_aside_import("torch._C");
     PyObject *number = core == NULL ? NULL : PyObject_CallMethod(core, "_len_torch_dispatch_stack", NULL);
     int found = number == NULL ? -1 : PyObject_IsTrue(number);
     if (found == 0) {
@@ -442,7 +443,7 @@ leave(PyObject *mode)
 void
 mg_layout_find(void)
 {
-    PyObject *torch = PyImport_ImportModule("torch"), *core = PyImport_ImportModule("torch._C");
+    PyObject *torch = mg_aside_import("torch"), *core = mg_aside_import("torch._C");
     if (torch != NULL && core != NULL) {
         find_state(torch, core);
         PyObject *outer = enter(torch, "inference_mode", Py_False);

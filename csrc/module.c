@@ -14,6 +14,7 @@
 #include "symbol.h"
 #include "trace.h"
 #include "wrapper.h"
+#include "aside.h"
 
 PyDoc_STRVAR(interpret_doc, "interpret(func, /, *args, **kwargs)\n--\n\n"
                             "Call func with every Python frame below it, on this thread, executed by magneto.");
@@ -137,8 +138,8 @@ core_configure(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!OO", &PyDict_Type, &tables, &twin_class, &propagate)) {
         return NULL;
     }
-    if (mg_shadow_init() < 0 || mg_torch_init() < 0 || mg_twin_init(twin_class) < 0 || mg_record_init(propagate) < 0 ||
-        mg_rules_configure(tables) < 0 || mg_shape_init() < 0) {
+    if (mg_shadow_init() < 0 || mg_torch_init() < 0 || mg_aside_init() < 0 || mg_twin_init(twin_class) < 0 ||
+        mg_record_init(propagate) < 0 || mg_rules_configure(tables) < 0 || mg_shape_init() < 0) {
         return NULL;
     }
     mg_reserve_fill();

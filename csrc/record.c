@@ -15,6 +15,7 @@
 #include "shape.h"
 #include "symbol.h"
 #include "world.h"
+#include "aside.h"
 
 static PyObject *propagate;        /* strong: (kind, target, args, kwargs, inputs, expected) -> an outcome, or a text */
 static PyObject *cache;            /* strong: key -> an outcome: (result, changes, views, written) */
@@ -38,20 +39,20 @@ mg_record_init(PyObject *function)
         cache = PyDict_New();
     }
     if (operators == NULL) {
-        operators = PyImport_ImportModule("operator");
+        operators = mg_aside_import("operator");
     }
     if (getattr_function == NULL) {
-        PyObject *builtins = PyImport_ImportModule("builtins");
+        PyObject *builtins = mg_aside_import("builtins");
         getattr_function = builtins == NULL ? NULL : PyObject_GetAttrString(builtins, "getattr");
         Py_XDECREF(builtins);
     }
     if (get_data == NULL) {
-        PyObject *autograd = PyImport_ImportModule("torch._C._autograd");
+        PyObject *autograd = mg_aside_import("torch._C._autograd");
         get_data = autograd == NULL ? NULL : PyObject_GetAttrString(autograd, "_get_data_attr");
         Py_XDECREF(autograd);
     }
     if (select_function == NULL) {
-        PyObject *torch = PyImport_ImportModule("torch");
+        PyObject *torch = mg_aside_import("torch");
         select_function = torch == NULL ? NULL : PyObject_GetAttrString(torch, "select");
         scalar_function = torch == NULL ? NULL : PyObject_GetAttrString(torch, "scalar_tensor");
         double_type = torch == NULL ? NULL : PyObject_GetAttrString(torch, "float64");
@@ -412,28 +413,24 @@ mg_record_refuse(MgCapture *capture, PyObject *text)
 /* Asks the propagation function. `expected` is what the cache said, to be checked, or None. New; a text if the operation
  * can't be captured. */
 static PyObject *
-ask(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
-    PyObject *expected)
+ask(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins, PyObject *expected)
 {
     PyObject *inputs = describe_twins(twins);
     if (inputs == NULL) {
         return NULL;
     }
-    PyThreadState *tstate = PyThreadState_Get();
-    MgFrame *frame = mg_frames_hide(tstate);
-    capture->suspended++;
+    MgAside aside;
+    mg_aside_begin_operation(&aside);
     PyObject *fresh = PyObject_CallFunction(propagate, "iOOOOO", (int)kind, target, args,
                                             kwargs == NULL ? Py_None : kwargs, inputs, expected);
-    capture->suspended--;
-    mg_frames_show(tstate, frame);
+    mg_aside_end(&aside);
     Py_DECREF(inputs);
     return fresh;
 }
 
 /* The outcome of an operation by its shape function, or if that does not know from Python. New. */
 static PyObject *
-fresh_outcome(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
-              PyObject *key)
+fresh_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins, PyObject *key)
 {
     PyObject *inputs = describe_twins(twins);
     if (inputs == NULL) {
@@ -442,10 +439,10 @@ fresh_outcome(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
     PyObject *outcome = mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1));
     Py_DECREF(inputs);
     if (outcome == NULL) {
-        return PyErr_Occurred() ? NULL : ask(capture, kind, target, args, kwargs, twins, Py_None);
+        return PyErr_Occurred() ? NULL : ask(kind, target, args, kwargs, twins, Py_None);
     }
     if (self_check && PyTuple_Check(outcome)) {
-        Py_SETREF(outcome, ask(capture, kind, target, args, kwargs, twins, outcome));
+        Py_SETREF(outcome, ask(kind, target, args, kwargs, twins, outcome));
     }
     return outcome;
 }
@@ -513,16 +510,16 @@ mg_record_is_repeatable(const MgNode *node, int is_undone)
     if (node->kind == MG_NODE_INPUT) {
         return 1;
     }
-    PyObject *name = PyUnicode_Check(target) ? Py_NewRef(target) : PyObject_GetAttrString(target, "__name__");
+    PyObject *name = PyUnicode_Check(target) ? Py_NewRef(target) : mg_aside_getattr(target, MG_STRING("__name__"));
     const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
     int good = text != NULL && is_torchs(target) && !holds_one_of(text, random) &&
                (is_undone || !holds_one_of(text, half_way));
     Py_XDECREF(name);
     if (good && !PyUnicode_Check(target)) {
         /* somebody may have added an operator, or allowed a function in C */
-        PyObject *module = PyObject_GetAttrString(target, "__module__");
+        PyObject *module = mg_aside_getattr(target, MG_STRING("__module__"));
         PyErr_Clear();
-        PyObject *space = PyObject_GetAttrString(target, "namespace");
+        PyObject *space = mg_aside_getattr(target, MG_STRING("namespace"));
         PyErr_Clear();
         good = (module == NULL || module == Py_None || begins_with(module, modules)) &&
                (space == NULL || begins_with(space, spaces));
@@ -535,17 +532,16 @@ mg_record_is_repeatable(const MgNode *node, int is_undone)
 
 /* The outcome of an operation without symbols, from the cache or made anew. New; a text if it can't be captured. */
 static PyObject *
-outcome_of(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
-           PyObject *key)
+outcome_of(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins, PyObject *key)
 {
     PyObject *outcome = PyDict_GetItemWithError(cache, key);
     if (outcome != NULL) {
-        return self_check ? ask(capture, kind, target, args, kwargs, twins, outcome) : Py_NewRef(outcome);
+        return self_check ? ask(kind, target, args, kwargs, twins, outcome) : Py_NewRef(outcome);
     }
     if (PyErr_Occurred()) {
         return NULL;
     }
-    PyObject *fresh = fresh_outcome(capture, kind, target, args, kwargs, twins, key);
+    PyObject *fresh = fresh_outcome(kind, target, args, kwargs, twins, key);
     if (fresh != NULL && PyTuple_Check(fresh) && PyTuple_GET_SIZE(key) <= LONGEST_KEY && is_torchs(target)) {
         if (PyDict_GET_SIZE(cache) >= MOST_KEYS) {
             PyDict_Clear(cache);
@@ -565,7 +561,7 @@ find_outcome(Mapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args
     PyObject *outcome = NULL;
     if (!mapping->symbolic) {
         PyObject *key = PyList_AsTuple(mapping->key);
-        outcome = key == NULL ? NULL : outcome_of(capture, kind, target, args, kwargs, mapping->twins, key);
+        outcome = key == NULL ? NULL : outcome_of(kind, target, args, kwargs, mapping->twins, key);
         Py_XDECREF(key);
         if (outcome == NULL || PyTuple_Check(outcome)) {
             if (outcome != NULL && PyTuple_GET_SIZE(PyTuple_GET_ITEM(outcome, 3)) > 0 &&
@@ -1057,12 +1053,13 @@ done:
 PyObject *
 mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count)
 {
-    capture->suspended++; /* what reads the state is no part of the program */
+    MgAside aside;
+    mg_aside_begin(&aside);
     PyObject *before = mg_rules_read_state();
     PyObject *result = before == NULL ? NULL : PyObject_Vectorcall(target, args, (size_t)count, NULL);
     PyObject *after = result == NULL ? NULL : mg_rules_read_state();
-    capture->suspended--;
     int same = after == NULL ? -1 : PyObject_RichCompareBool(before, after, Py_EQ);
+    mg_aside_end(&aside);
     Py_XDECREF(before);
     Py_XDECREF(after);
     if (same != 0) { /* no change, no node */
@@ -1532,15 +1529,15 @@ mg_record_torch_function(PyObject *const *args, Py_ssize_t count)
     }
     PyObject *function = args[0], *kwargs = count > 3 && args[3] != Py_None ? args[3] : NULL;
     /* a getter or setter of an attribute: the bound __get__ or __set__ of its descriptor */
-    PyObject *self = PyObject_GetAttrString(function, "__self__");
+    PyObject *self = mg_aside_getattr(function, MG_STRING("__self__"));
     if (self == NULL) {
         PyErr_Clear();
     }
     else if (Py_IS_TYPE(self, &PyGetSetDescr_Type) || Py_IS_TYPE(self, &PyProperty_Type)) {
         PyObject *result = NULL;
         PyObject *name = Py_IS_TYPE(self, &PyGetSetDescr_Type) ? Py_NewRef(PyDescr_NAME(self))
-                                                               : PyObject_GetAttrString(self, "__name__");
-        PyObject *wrapper = PyObject_GetAttrString(function, "__name__");
+                                                               : mg_aside_getattr(self, MG_STRING("__name__"));
+        PyObject *wrapper = mg_aside_getattr(function, MG_STRING("__name__"));
         Py_DECREF(self);
         if (name != NULL && wrapper != NULL && PyUnicode_CompareWithASCIIString(wrapper, "__get__") == 0) {
             result = mg_record_getattr(capture, PyTuple_GET_ITEM(args[2], 0), name);

@@ -7,13 +7,14 @@
 
 #include "answer.h"
 #include "place.h"
+#include "aside.h"
 
 /* An attribute of a module; borrowed, kept for good. NULL with an exception. */
 static PyObject *
 find(PyObject **slot, const char *module_name, const char *name)
 {
     if (*slot == NULL) {
-        PyObject *module = PyImport_ImportModule(module_name);
+        PyObject *module = mg_aside_import(module_name);
         *slot = module == NULL ? NULL : PyObject_GetAttrString(module, name);
         Py_XDECREF(module);
     }
@@ -74,9 +75,10 @@ note(MgCapture *capture, PyObject *class, PyObject *abc)
     PyObject *known = pair == NULL ? NULL : PyDict_GetItemWithError(capture->registered, pair);
     int answer = known == NULL ? -1 : known == Py_True;
     if (known == NULL && !PyErr_Occurred()) {
-        capture->suspended++;
+        MgAside aside;
+        mg_aside_begin(&aside);
         answer = PyObject_IsSubclass(class, abc);
-        capture->suspended--;
+        mg_aside_end(&aside);
         if (answer >= 0 && PyDict_SetItem(capture->registered, pair, answer ? Py_True : Py_False) < 0) {
             answer = -1;
         }
@@ -101,7 +103,7 @@ has_hook(PyTypeObject *abc)
         return 0;
     }
     PyObject *function =
-        hook != NULL && Py_IS_TYPE(hook, &PyClassMethod_Type) ? PyObject_GetAttrString(hook, "__func__") : NULL;
+        hook != NULL && Py_IS_TYPE(hook, &PyClassMethod_Type) ? mg_aside_getattr(hook, MG_STRING("__func__")) : NULL;
     int is_known = function != NULL && PyFunction_Check(function) &&
                    mg_place_of((PyCodeObject *)PyFunction_GET_CODE(function)) != MG_PLACE_USER;
     Py_XDECREF(function);
@@ -159,7 +161,7 @@ note_each(const Asked *asked, PyObject *classes)
         return -1;
     }
     if (!PyType_Check(classes)) { /* a union, say */
-        PyObject *parts = PyObject_GetAttrString(classes, "__args__");
+        PyObject *parts = mg_aside_getattr(classes, MG_STRING("__args__"));
         PyErr_Clear();
         int answer = parts != NULL && PyTuple_Check(parts) ? note_each(asked, parts) : -1;
         Py_XDECREF(parts);
@@ -211,14 +213,16 @@ mg_registry_is_same(PyObject *registered)
 {
     Py_ssize_t position = 0;
     PyObject *pair, *expected;
-    while (PyDict_Next(registered, &position, &pair, &expected)) {
+    int same = 1;
+    MgAside aside;
+    mg_aside_begin(&aside);
+    while (same && PyDict_Next(registered, &position, &pair, &expected)) {
         int answer = PyObject_IsSubclass(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
         if (answer < 0) { /* it is for the program to raise that, if it asks */
             PyErr_Clear();
         }
-        if (answer != (expected == Py_True)) {
-            return 0;
-        }
+        same = answer == (expected == Py_True);
     }
-    return 1;
+    mg_aside_end(&aside);
+    return same;
 }

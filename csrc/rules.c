@@ -19,6 +19,7 @@
 #include "symbol.h"
 #include "world.h"
 #include "wrapper.h"
+#include "aside.h"
 
 typedef enum {
     RULE_NONE,
@@ -333,9 +334,7 @@ mg_rules_is_apart(PyObject *function)
     if (!is_bookkeeping(function)) {
         return 0;
     }
-    mg_capture_current->suspended++; /* the judge is Python code */
     int mark = mg_rules_watched(function);
-    mg_capture_current->suspended--;
     return mark != MG_MARK_NONE; /* some of TorchDynamo's functions are to be looked into */
 }
 
@@ -356,6 +355,8 @@ mg_rules_read_state(void)
 {
     Py_ssize_t count = rules.state_readers == NULL ? 0 : PyList_GET_SIZE(rules.state_readers);
     PyObject *state = PyTuple_New(count);
+    MgAside aside;
+    mg_aside_begin(&aside);
     for (Py_ssize_t i = 0; state != NULL && i < count; i++) {
         PyObject *value = PyObject_CallNoArgs(PyList_GET_ITEM(rules.state_readers, i));
         if (value == NULL) {
@@ -364,6 +365,7 @@ mg_rules_read_state(void)
         }
         PyTuple_SET_ITEM(state, i, value);
     }
+    mg_aside_end(&aside);
     return state;
 }
 
@@ -375,9 +377,12 @@ mg_rules_same_extra_state(PyObject *state)
         if (MG_LIKELY(PyList_GET_ITEM(rules.state_words, i) != Py_None)) {
             continue;
         }
+        MgAside aside;
+        mg_aside_begin(&aside);
         PyObject *value = PyObject_CallNoArgs(PyList_GET_ITEM(rules.state_readers, i));
         int same = value == NULL ? -1 : PyObject_RichCompareBool(value, PyTuple_GET_ITEM(state, i), Py_EQ);
         Py_XDECREF(value);
+        mg_aside_end(&aside);
         if (same <= 0) {
             return same;
         }
@@ -410,8 +415,8 @@ mg_rules_restore_state(MgCapture *capture)
         (capture->state == capture->entry_state && !set)) {
         return MG_OK; /* nothing has changed it */
     }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+    MgAside aside;
+    mg_aside_begin(&aside);
     if (set && mg_answer_undo(capture->settings) < 0) {
         PyErr_Clear();
     }
@@ -427,22 +432,15 @@ mg_rules_restore_state(MgCapture *capture)
         }
     }
     PyObject *result = PyObject_CallOneArg(rules.restore_state, capture->entry_state);
-    if (result == NULL) {
-        Py_XDECREF(type);
-        Py_XDECREF(value);
-        Py_XDECREF(traceback);
-        return MG_ERR;
-    }
-    Py_DECREF(result);
-    PyErr_Restore(type, value, traceback);
-    return MG_OK;
+    Py_XDECREF(result);
+    mg_aside_end(&aside);
+    return result == NULL ? MG_ERR : MG_OK;
 }
 
 int
 mg_rules_apply_state(PyObject *state)
 {
-    PyObject *result =
-        rules.restore_state == NULL ? Py_NewRef(Py_None) : PyObject_CallOneArg(rules.restore_state, state);
+    PyObject *result = rules.restore_state == NULL ? Py_NewRef(Py_None) : mg_aside_call(rules.restore_state, &state, 1);
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
 }
@@ -450,8 +448,8 @@ mg_rules_apply_state(PyObject *state)
 int
 mg_rules_hold_casts(int hold)
 {
-    PyObject *result = rules.hold_casts == NULL ? Py_NewRef(Py_None)
-                                                : PyObject_CallOneArg(rules.hold_casts, hold ? Py_True : Py_False);
+    PyObject *value = hold ? Py_True : Py_False;
+    PyObject *result = rules.hold_casts == NULL ? Py_NewRef(Py_None) : mg_aside_call(rules.hold_casts, &value, 1);
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
 }
@@ -470,9 +468,7 @@ mg_rules_state_key(void)
 {
     MgCapture *capture = mg_capture_current;
     if (capture->state == NULL) {
-        capture->suspended++;
         capture->state = mg_rules_read_state();
-        capture->suspended--;
     }
     if (MG_UNLIKELY(capture->settings != NULL) && capture->state != NULL) {
         return PyTuple_Pack(2, capture->state, PyTuple_GET_ITEM(capture->settings, 2));
@@ -811,7 +807,7 @@ twin_isinstance(PyObject *value, PyObject *classes, int asks)
         return 0;
     }
     if (Py_IS_TYPE(classes, mg_kinds.union_type)) { /* X | Y */
-        PyObject *arguments = PyObject_GetAttrString(classes, "__args__");
+        PyObject *arguments = mg_aside_getattr(classes, MG_STRING("__args__"));
         int result = arguments == NULL ? -1 : PyTuple_Check(arguments) ? twin_isinstance(value, arguments, asks) : 0;
         Py_XDECREF(arguments);
         return result;
@@ -852,7 +848,8 @@ guard_classes(MgCapture *capture, PyObject *classes)
         return status;
     }
     if (!PyType_Check(classes)) { /* a union holds classes for good; anything else is guarded by itself */
-        PyObject *parts = Py_IS_TYPE(classes, mg_kinds.union_type) ? PyObject_GetAttrString(classes, "__args__") : NULL;
+        PyObject *parts =
+            Py_IS_TYPE(classes, mg_kinds.union_type) ? mg_aside_getattr(classes, MG_STRING("__args__")) : NULL;
         int result = parts == NULL ? (PyErr_Occurred() ? MG_ERR : MG_OK) : guard_classes(capture, parts);
         Py_XDECREF(parts);
         return result;
@@ -1039,9 +1036,10 @@ do_id(MgCapture *capture, PyObject *callable, PyObject *value)
 static int
 note_state(MgCapture *capture, PyObject *manager, PyObject *notes, PyObject *args)
 {
-    capture->suspended++;
+    MgAside aside;
+    mg_aside_begin(&aside);
     PyObject *attributes = PyObject_Call(notes, args, NULL);
-    capture->suspended--;
+    mg_aside_end(&aside);
     Py_ssize_t position = 0;
     PyObject *name, *value;
     int result = attributes == NULL ? MG_ERR : MG_OK;
@@ -1074,9 +1072,10 @@ do_enter(MgCapture *capture, PyObject *callable, PyObject *manager)
         Py_CLEAR(args);
     }
     if (args != NULL) {
-        capture->suspended++;
+        MgAside aside;
+        mg_aside_begin(&aside);
         context = PyObject_Call(enter, args, NULL);
-        capture->suspended--;
+        mg_aside_end(&aside);
         Py_CLEAR(capture->state);
     }
     PyObject *shown = context == NULL ? NULL
@@ -1109,9 +1108,8 @@ do_exit(MgCapture *capture, PyObject *manager)
     }
     Py_INCREF(item);
     PyObject *exit = PyTuple_GET_ITEM(item, 3);
-    capture->suspended++;
-    PyObject *result = PyObject_CallOneArg(exit, PyTuple_GET_ITEM(item, 1));
-    capture->suspended--;
+    PyObject *context = PyTuple_GET_ITEM(item, 1);
+    PyObject *result = mg_aside_call(exit, &context, 1);
     Py_CLEAR(capture->state);
     if (result == NULL || PyList_SetSlice(capture->managers, last, last + 1, NULL) < 0 ||
         mg_record_exit(capture, exit, (int)PyLong_AsLong(PyTuple_GET_ITEM(item, 2))) < 0) {
@@ -1156,7 +1154,7 @@ call_polyfill(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
 static PyObject *
 record_method(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
-    PyObject *name = PyObject_GetAttrString(callable, "__name__");
+    PyObject *name = mg_aside_getattr(callable, MG_STRING("__name__"));
     PyObject *result = NULL;
     if (name != NULL) {
         PyUnicode_InternInPlace(&name);
@@ -1395,9 +1393,9 @@ call_folded(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
         }
     }
     capture->pure = 0;
-    capture->suspended++;
+    mg_aside_suspend(capture);
     PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
-    capture->suspended--;
+    mg_aside_resume(capture);
     return keep_constant(capture, result);
 }
 
@@ -1494,7 +1492,7 @@ bypasses_order(PyObject *callable, PyTypeObject *owner, PyObject *self)
     if (owner != &PyDict_Type || !PyODict_Check(self)) {
         return 0;
     }
-    PyObject *name = PyObject_GetAttrString(callable, "__name__");
+    PyObject *name = mg_aside_getattr(callable, MG_STRING("__name__"));
     int result = name == NULL ? -1 : _PyType_Lookup(&PyODict_Type, name) != _PyType_Lookup(&PyDict_Type, name);
     Py_XDECREF(name);
     return result;
@@ -1634,7 +1632,7 @@ mg_rules_watched(PyObject *function)
         return rule == RULE_INLINE || rule == RULE_POLYFILL ? MG_MARK_NONE : MG_MARK_DISABLED;
     }
     PyObject *other;
-    int mark = mg_control_mark(NULL, function, &other);
+    int mark = mg_control_mark(function, &other);
     if (mark < 0) {
         PyErr_Clear();
     }
@@ -1754,7 +1752,7 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     }
     if (rule == RULE_NONE) {
         PyObject *other;
-        int mark = mg_control_mark(capture, callable, &other);
+        int mark = mg_control_mark(callable, &other);
         if (mark > MG_MARK_NONE && rule_of(callable) != RULE_NONE) { /* the judge has named the function itself */
             return mg_rules_call(capture, callable, args, nargsf, kwnames);
         }
@@ -1797,7 +1795,7 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         }
         if (self != NULL && !PyModule_Check(self) && !PyType_Check(self)) { /* list.append bound to a list */
             if (mg_is_twin(self)) {
-                PyObject *name = PyObject_GetAttrString(callable, "__name__");
+                PyObject *name = mg_aside_getattr(callable, MG_STRING("__name__"));
                 PyObject *method = name == NULL ? NULL : PyObject_GetAttr((PyObject *)mg_torch.tensor, name);
                 Py_XDECREF(name);
                 PyObject *result = method == NULL ? NULL : call_with_self(capture, method, self, args, count, kwnames);
@@ -1831,9 +1829,9 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         return call_c_method(capture, callable, PyDescr_TYPE(callable), args[0], args, count, kwnames);
     }
     if (type == &_PyMethodWrapper_Type) { /* object.__init__ bound to an instance, and the like */
-        PyObject *self = PyObject_GetAttrString(callable, "__self__");
-        PyObject *name = self == NULL ? NULL : PyObject_GetAttrString(callable, "__name__");
-        PyObject *class = self == NULL ? NULL : PyObject_GetAttrString(callable, "__objclass__");
+        PyObject *self = mg_aside_getattr(callable, MG_STRING("__self__"));
+        PyObject *name = self == NULL ? NULL : mg_aside_getattr(callable, MG_STRING("__name__"));
+        PyObject *class = self == NULL ? NULL : mg_aside_getattr(callable, MG_STRING("__objclass__"));
         PyObject *descriptor = class == NULL || name == NULL ? NULL : PyObject_GetAttr(class, name);
         PyObject *result = descriptor == NULL ? NULL : call_with_self(capture, descriptor, self, args, count, kwnames);
         Py_XDECREF(self);

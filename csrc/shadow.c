@@ -4,6 +4,8 @@
  * Python class that extends it has overridden. Reading an original here runs no Python code. */
 #include "shadow.h"
 
+#include "aside.h"
+
 PyTypeObject *mg_deque_type, *mg_defaultdict_type, *mg_namespace_type;
 PyObject *mg_shadow_factory;
 
@@ -149,14 +151,14 @@ mg_shadow_init(void)
     if (mg_shadow_factory != NULL) {
         return MG_OK;
     }
-    PyObject *module = PyImport_ImportModule("collections");
+    PyObject *module = mg_aside_import("collections");
     if (module == NULL) {
         return MG_ERR;
     }
     mg_deque_type = (PyTypeObject *)PyObject_GetAttrString(module, "deque");
     mg_defaultdict_type = (PyTypeObject *)PyObject_GetAttrString(module, "defaultdict");
     Py_DECREF(module);
-    PyObject *types = PyImport_ImportModule("types");
+    PyObject *types = mg_aside_import("types");
     mg_namespace_type = types == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(types, "SimpleNamespace");
     Py_XDECREF(types);
     if (mg_deque_type == NULL || mg_defaultdict_type == NULL || mg_namespace_type == NULL) {

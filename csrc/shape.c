@@ -6,6 +6,8 @@
  * than the arguments' metadata, the constants, and torch's state. */
 #include "shapebase.h"
 
+#include "aside.h"
+
 #include <float.h>
 #include <math.h>
 
@@ -94,7 +96,7 @@ add_named(PyObject *dict, const char *name, Entry *entry)
 static int
 add_function(const char *module_name, const char *name, Entry *entry)
 {
-    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *module = mg_aside_import(module_name);
     if (module == NULL) {
         return MG_ERR;
     }
@@ -184,8 +186,8 @@ find_objects(void)
         [MG_I32] = "int32",   [MG_I64] = "int64",   [MG_F16] = "float16",   [MG_BF16] = "bfloat16",
         [MG_F32] = "float32", [MG_F64] = "float64", [MG_C64] = "complex64", [MG_C128] = "complex128",
     };
-    PyObject *torch = PyImport_ImportModule("torch");
-    PyObject *builtins = PyImport_ImportModule("builtins");
+    PyObject *torch = mg_aside_import("torch");
+    PyObject *builtins = mg_aside_import("builtins");
     if (torch == NULL || builtins == NULL) {
         return MG_ERR;
     }

@@ -2,6 +2,8 @@
  * recurrent layers, losses. */
 #include "shapebase.h"
 
+#include "aside.h"
+
 static int
 is_float(const MgShape *shape)
 {
@@ -349,7 +351,7 @@ find_kernels(void)
     if (kernels.target != NULL) {
         return MG_OK;
     }
-    PyObject *core = PyImport_ImportModule("torch._C"), *layers = PyImport_ImportModule("torch._C._nn");
+    PyObject *core = mg_aside_import("torch._C"), *layers = mg_aside_import("torch._C._nn");
     if (core != NULL && layers != NULL) {
         Py_XSETREF(kernels.flash, PyObject_GetAttrString(core, "_get_flash_sdp_enabled"));
         Py_XSETREF(kernels.math, PyObject_GetAttrString(core, "_get_math_sdp_enabled"));

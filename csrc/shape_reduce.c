@@ -1,6 +1,8 @@
 /* Shape functions of reductions, scans and sorts. */
 #include "shapebase.h"
 
+#include "aside.h"
+
 /* The rule's data. */
 enum {
     SAME = 0,
@@ -142,7 +144,7 @@ log_sum(MgShapeCall *call)
 static int
 give_pair(MgShapeCall *call, const char *name, MgShape *values, MgShape *indices)
 {
-    PyObject *types = PyImport_ImportModule("torch.return_types");
+    PyObject *types = mg_aside_import("torch.return_types");
     PyObject *type = types == NULL ? NULL : PyObject_GetAttrString(types, name);
     Py_XDECREF(types);
     PyObject *first = type == NULL ? NULL : mg_shape_meta(call, values, NULL);

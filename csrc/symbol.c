@@ -11,6 +11,7 @@
 #include "depth.h"
 #include "record.h"
 #include "rules.h"
+#include "aside.h"
 
 static PyObject *session_factory; /* strong: (scalars, shapes) -> a session */
 
@@ -34,10 +35,7 @@ mg_symbol_configure(PyObject *factory)
 static PyObject *
 find(const char *module, const char *name)
 {
-    PyObject *found = PyImport_ImportModule(module);
-    PyObject *value = found == NULL ? NULL : PyObject_GetAttrString(found, name);
-    Py_XDECREF(found);
-    return value;
+    return mg_aside_find(module, name);
 }
 
 /* Functions of the module math, and what they are for a number. */
@@ -131,12 +129,13 @@ static PyObject *
 session_of(MgCapture *capture)
 {
     if (capture->symbols == NULL) {
-        capture->suspended++;
+        MgAside aside;
+        mg_aside_begin(&aside);
         if (find_known() == MG_OK) {
             capture->symbols =
                 PyObject_CallFunction(session_factory, "ii", capture->allow_scalars != 0, capture->allow_shapes != 0);
         }
-        capture->suspended--;
+        mg_aside_end(&aside);
     }
     return capture->symbols;
 }
@@ -215,10 +214,11 @@ mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
     PyObject *values = inputs == NULL ? NULL : describe_numbers(numbers);
     PyObject *outcome = NULL;
     if (values != NULL) {
-        capture->suspended++;
+        MgAside aside;
+        mg_aside_begin_operation(&aside);
         outcome = PyObject_CallMethod(session, "run", "iOOOOO", (int)kind, target, args,
                                       kwargs == NULL ? Py_None : kwargs, inputs, values);
-        capture->suspended--;
+        mg_aside_end(&aside);
     }
     Py_XDECREF(inputs);
     Py_XDECREF(values);
@@ -249,9 +249,10 @@ mg_symbol_written(MgCapture *capture, PyObject *twins, PyObject *positions)
         capture->symbols == NULL) { /* memory of its own, and no FakeTensor: its data was never asked for */
         return shared < 0 ? MG_ERR : MG_OK;
     }
-    capture->suspended++;
+    MgAside aside;
+    mg_aside_begin(&aside);
     PyObject *result = PyObject_CallMethod(capture->symbols, "forget", "()O", Py_True);
-    capture->suspended--;
+    mg_aside_end(&aside);
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
 }
@@ -270,9 +271,10 @@ evaluate(MgCapture *capture, PyObject *object)
     if (mg_capture_check(capture) < 0) {
         return NULL;
     }
-    capture->suspended++;
+    MgAside aside;
+    mg_aside_begin(&aside);
     PyObject *found = PyObject_CallMethod(capture->symbols, "evaluate", "O", number->value);
-    capture->suspended--;
+    mg_aside_end(&aside);
     if (found != NULL && PyTuple_Check(found)) {
         PyObject *value = Py_NewRef(PyTuple_GET_ITEM(found, 0));
         Py_DECREF(found);

@@ -8,6 +8,7 @@
 #include "torchabi.h"
 
 #include "layout.h"
+#include "aside.h"
 
 #include <dlfcn.h>
 
@@ -135,9 +136,9 @@ mg_torch_init(void)
         return MG_OK;
     }
     int result = MG_ERR;
-    PyObject *torch = PyImport_ImportModule("torch");
-    PyObject *nn = PyImport_ImportModule("torch.nn");
-    PyObject *core = PyImport_ImportModule("torch._C");
+    PyObject *torch = mg_aside_import("torch");
+    PyObject *nn = mg_aside_import("torch.nn");
+    PyObject *core = mg_aside_import("torch._C");
     if (torch == NULL || nn == NULL || core == NULL || take_type(torch, "Tensor", &mg_torch.tensor) < 0 ||
         take_type(core, "TensorBase", &mg_torch.base) < 0 || take_type(nn, "Parameter", &mg_torch.parameter) < 0 ||
         take_type(torch, "Size", &mg_torch.size) < 0 || take_type(torch, "dtype", &mg_torch.dtype) < 0 ||
@@ -195,7 +196,7 @@ mg_torch_is_leaf(PyObject *tensor)
     if (MG_LIKELY(mg_tensor_layout.known)) {
         return mg_tensor_is_leaf(tensor);
     }
-    PyObject *leaf = PyObject_GetAttr(tensor, MG_STRING("is_leaf"));
+    PyObject *leaf = mg_aside_getattr(tensor, MG_STRING("is_leaf"));
     if (leaf == NULL) {
         PyErr_Clear();
     }
@@ -214,13 +215,14 @@ int
 mg_torch_views_leaf(PyObject *tensor)
 {
     mg_collections_hold(); /* guards ask */
+    MgAside aside;
+    mg_aside_begin(&aside);
     PyObject *base = PyObject_GetAttr(tensor, MG_STRING("_base"));
     PyObject *leaf = base == NULL || base == Py_None ? NULL : PyObject_GetAttr(base, MG_STRING("is_leaf"));
     Py_XDECREF(base);
     Py_XDECREF(leaf);
-    if (PyErr_Occurred()) {
-        PyErr_Clear();
-    }
+    PyErr_Clear();
+    mg_aside_end(&aside);
     mg_collections_release();
     return leaf == Py_True;
 }
@@ -229,7 +231,7 @@ PyObject *
 mg_torch_grad(PyObject *tensor)
 {
     mg_collections_hold();
-    PyObject *grad = mg_torch_is_tensor(tensor) ? PyObject_GetAttr(tensor, MG_STRING("grad")) : NULL;
+    PyObject *grad = mg_torch_is_tensor(tensor) ? mg_aside_getattr(tensor, MG_STRING("grad")) : NULL;
     if (grad == NULL) {
         PyErr_Clear();
     }
@@ -258,7 +260,7 @@ mg_torch_dtype_object(PyObject *tensor, int32_t dtype)
         return NULL;
     }
     if (dtype_objects[dtype] == NULL) {
-        dtype_objects[dtype] = PyObject_GetAttr(tensor, MG_STRING("dtype"));
+        dtype_objects[dtype] = mg_aside_getattr(tensor, MG_STRING("dtype"));
     }
     return dtype_objects[dtype];
 }
@@ -272,7 +274,7 @@ mg_torch_device_object(PyObject *tensor, int32_t type, int32_t index)
     }
     PyObject **slot = &device_objects[type][index + 1];
     if (*slot == NULL) {
-        *slot = PyObject_GetAttr(tensor, MG_STRING("device"));
+        *slot = mg_aside_getattr(tensor, MG_STRING("device"));
     }
     return *slot;
 }

@@ -11,6 +11,7 @@
 #include "rules.h"
 #include "symbol.h"
 #include "world.h"
+#include "aside.h"
 
 long mg_trace_fault;
 
@@ -179,6 +180,9 @@ mg_trace_enter(MgCapture *capture, MgFrame *frame)
         /* a generator of the aborted capture is closed: nothing of it is to run */
         return PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_GeneratorExit) ? MG_ERR : mg_capture_check(capture);
     }
+#if MG_CHECKS
+    mg_aside_check(capture);
+#endif
     int result = capture->root == NULL ? mg_world_enter_root(capture, frame) : mg_world_enter_frame(capture, frame);
     return result == MG_OK && capture->finalizers > 0 ? note_object(capture, frame) : result;
 }
@@ -246,9 +250,9 @@ mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot)
 int
 mg_trace_serve(MgCapture *capture, PyThreadState *tstate)
 {
-    capture->suspended++; /* a signal handler is no part of the program */
+    mg_aside_suspend(capture); /* a signal handler is no part of the program */
     int result = mg_pending_serve(tstate);
-    capture->suspended--;
+    mg_aside_resume(capture);
     if (result < 0 && capture->reason == MG_REASON_NONE) { /* nor what it raises */
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
@@ -743,9 +747,9 @@ mg_trace_import_name(MgCapture *capture, PyThreadState *tstate, MgFrame *frame, 
     else if (module != NULL) {
         int has = has_list < 0 ? -1 : has_names(module, fromlist);
         if (has == 0) { /* a submodule, or one that a lazy module loads now */
-            capture->suspended++;
+            mg_aside_suspend(capture);
             PyObject *real = mg_ops_import_name(tstate, frame, name, fromlist, level);
-            capture->suspended--;
+            mg_aside_resume(capture);
             has = real == NULL ? -1 : 1;
             Py_XDECREF(real);
         }

@@ -6,6 +6,7 @@
 #include "twin.h"
 
 #include "alias.h"
+#include "aside.h"
 #include <structmember.h>
 
 PyTypeObject *mg_twin_class;
@@ -160,7 +161,7 @@ mg_meta_of_tensor(PyObject *tensor)
     int requires_grad = mg_torch_requires_grad(tensor);
     int flags = requires_grad ? MG_META_REQUIRES_GRAD : 0;
     if (requires_grad) {
-        PyObject *leaf = PyObject_GetAttr(tensor, MG_STRING("is_leaf"));
+        PyObject *leaf = mg_aside_getattr(tensor, MG_STRING("is_leaf"));
         if (leaf == NULL) {
             return NULL;
         }

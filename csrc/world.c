@@ -268,9 +268,7 @@ reach_tensor(MgCapture *capture, MgRecord *record)
         return mg_capture_abort(capture, lazy ? MG_REASON_UNINITIALIZED : MG_REASON_TENSOR_SUBCLASS, "%s",
                                 type->tp_name);
     }
-    capture->suspended++; /* a torch-function mode of the user's sees the questions */
     MgMeta *meta = mg_meta_of_tensor(tensor);
-    capture->suspended--;
     if (meta == NULL) {
         return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_TENSOR_KIND, NULL);
     }

@@ -5,6 +5,7 @@
 #include "wrapper.h"
 
 #include "callable.h"
+#include "aside.h"
 
 #include <structmember.h>
 
@@ -313,7 +314,7 @@ static PyObject *
 wrapper_signature(MgModuleCall *self, void *unused)
 {
     (void)unused;
-    PyObject *inspect = PyImport_ImportModule("inspect");
+    PyObject *inspect = mg_aside_import("inspect");
     PyObject *result = inspect == NULL ? NULL : PyObject_CallMethod(inspect, "signature", "O", self->inlined);
     Py_XDECREF(inspect);
     return result;

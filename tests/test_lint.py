@@ -92,6 +92,11 @@ def test_release_builds_never_abort():
     assert [path.name for path in C_FILES if re.search(pattern, without_checks(path.read_text()))] == []
 
 
+def test_the_core_runs_python_by_way_of_asides():
+    pattern = r"\bPyImport_ImportModule\(|\bsuspended\s*(\+\+|--|\+=|-=)"
+    assert [path.name for path in C_FILES if path.name != "aside.c" and re.search(pattern, path.read_text())] == []
+
+
 def test_every_c_file_is_built():
     build = (ROOT / "meson.build").read_text()
     assert [path.name for path in C_FILES if path.suffix == ".c" and f"'csrc/{path.name}'" not in build] == []
