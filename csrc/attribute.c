@@ -4,6 +4,7 @@
  * it was looked for first. Writes are held back in the record of the object or of its dict. */
 #include "except.h"
 #include "control.h"
+#include "protocol.h"
 #include "record.h"
 #include "route.h"
 #include "rules.h"
@@ -43,107 +44,6 @@ mg_world_guard_mro(MgCapture *capture, PyTypeObject *type)
     MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, (PyObject *)type, 0);
     MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_MRO, base, NULL, 0);
     return source == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_IDENTITY, source, type->tp_mro);
-}
-
-/* 1 if C code that calls a special method runs into nothing but frames, which are captured, and harmless C code. */
-static int
-is_plain_method(PyObject *method)
-{
-    PyTypeObject *kind = Py_TYPE(method);
-    if (kind == &PyClassMethod_Type || kind == &PyStaticMethod_Type) {
-        PyObject *inner = PyObject_GetAttrString(method, "__func__");
-        int plain = inner != NULL && is_plain_method(inner);
-        Py_XDECREF(inner);
-        PyErr_Clear();
-        return plain;
-    }
-    if (kind == &PyInstanceMethod_Type) { /* what pybind11 makes of C functions */
-        return PyCFunction_Check(PyInstanceMethod_GET_FUNCTION(method));
-    }
-    return method == Py_None || kind == &PyFunction_Type || kind == &PyWrapperDescr_Type ||
-           kind == &PyMethodDescr_Type || kind == &PyGetSetDescr_Type || kind == &PyProperty_Type ||
-           kind == &PyClassMethodDescr_Type;
-}
-
-/* Special methods that captured code finds and calls by itself, whatever they are. */
-static int
-is_called_by_rules(const char *name)
-{
-    static const char *const names[] = {"__call__",    "__enter__",    "__exit__",           "__getattribute__",
-                                        "__getattr__", "__setattr__",  "__delattr__",        "__class__",
-                                        "__copy__",    "__deepcopy__", "__torch_function__", "__reduce_ex__"};
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
-        if (strcmp(name, names[i]) == 0) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* Guards the special methods of an object's class. Those that C code calls must be plain, unless `lookup` is set: then it is
- * only about an attribute. */
-static int
-guard_protocols(MgCapture *capture, PyObject *object, int lookup)
-{
-    static const char *const names[] = {
-        "__eq__",      "__ne__",       "__lt__",        "__le__",       "__gt__",        "__ge__",
-        "__hash__",    "__bool__",     "__len__",       "__iter__",     "__next__",      "__contains__",
-        "__getitem__", "__setitem__",  "__delitem__",   "__missing__",  "__reversed__",  "__length_hint__",
-        "__index__",   "__int__",      "__float__",     "__complex__",  "__str__",       "__repr__",
-        "__format__",  "__bytes__",    "__call__",      "__enter__",    "__exit__",      "__getattribute__",
-        "__getattr__", "__setattr__",  "__delattr__",   "__class__",    "__neg__",       "__pos__",
-        "__invert__",  "__abs__",      "__round__",     "__trunc__",    "__floor__",     "__ceil__",
-        "__add__",     "__radd__",     "__iadd__",      "__sub__",      "__rsub__",      "__isub__",
-        "__mul__",     "__rmul__",     "__imul__",      "__matmul__",   "__rmatmul__",   "__imatmul__",
-        "__truediv__", "__rtruediv__", "__itruediv__",  "__floordiv__", "__rfloordiv__", "__ifloordiv__",
-        "__mod__",     "__rmod__",     "__imod__",      "__pow__",      "__rpow__",      "__ipow__",
-        "__divmod__",  "__rdivmod__",  "__lshift__",    "__rlshift__",  "__ilshift__",   "__rshift__",
-        "__rrshift__", "__irshift__",  "__and__",       "__rand__",     "__iand__",      "__or__",
-        "__ror__",     "__ior__",      "__xor__",       "__rxor__",     "__ixor__",      "__torch_function__",
-        "__copy__",    "__deepcopy__", "__reduce_ex__",
-    };
-    static char odd; /* stands for a class with a special method that C code must not call */
-    PyTypeObject *type = Py_TYPE(object);
-    if (!mg_is_heap_type(type) || type == mg_twin_class) {
-        return MG_OK;
-    }
-    void *known = mg_table_get(&capture->guarded, type, (void *)(uintptr_t)99);
-    if (known == &odd && !lookup) {
-        return mg_capture_abort(capture, MG_REASON_OPAQUE, "a special method of %s", type->tp_name);
-    }
-    if (known != NULL) {
-        return MG_OK;
-    }
-    known = type;
-    PyObject *expected = PyTuple_New(2 * Py_ARRAY_LENGTH(names));
-    for (Py_ssize_t i = 0; expected != NULL && i < (Py_ssize_t)Py_ARRAY_LENGTH(names); i++) {
-        PyObject *name = PyUnicode_InternFromString(names[i]);
-        if (name == NULL) {
-            Py_CLEAR(expected);
-            break;
-        }
-        PyObject *found = _PyType_Lookup(type, name);
-        if (found != NULL && !is_plain_method(found) && !is_called_by_rules(names[i])) {
-            known = &odd;
-        }
-        PyTuple_SET_ITEM(expected, 2 * i, name);
-        PyTuple_SET_ITEM(expected, 2 * i + 1, Py_NewRef(found == NULL ? Py_None : found));
-    }
-    MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, (PyObject *)type, 0);
-    int result = expected == NULL || source == NULL || mg_world_pin(capture, (PyObject *)type) == NULL
-                     ? MG_ERR
-                     : mg_capture_guard(capture, MG_GUARD_METHODS, source, expected);
-    Py_XDECREF(expected);
-    if (result < 0 || mg_table_set(&capture->guarded, type, (void *)(uintptr_t)99, known) < 0) {
-        return MG_ERR;
-    }
-    return known == &odd ? guard_protocols(capture, object, lookup) : MG_OK;
-}
-
-int
-mg_world_guard_protocols(MgCapture *capture, PyObject *object)
-{
-    return guard_protocols(capture, object, 0);
 }
 
 /* The value of a class attribute as captured code sees it: `found` is borrowed, found on `type` by `name`. */
@@ -417,15 +317,14 @@ module_dict(MgCapture *capture, PyObject *module, MgRecord *record)
 static int
 guard_descriptor(MgCapture *capture, PyObject *found)
 {
-    PyTypeObject *type = Py_TYPE(found);
-    if (!mg_is_heap_type(type) || type == mg_twin_class) {
-        return MG_OK;
-    }
-    return mg_world_guard_lookup(capture, type, MG_STRING("__get__")) < 0 ||
-                   mg_world_guard_lookup(capture, type, MG_STRING("__set__")) < 0 ||
-                   mg_world_guard_lookup(capture, type, MG_STRING("__delete__")) < 0
-               ? MG_ERR
-               : MG_OK;
+    return mg_protocol_guard(capture, Py_TYPE(found));
+}
+
+/* 1 if what was found on a class comes before what the instance has: not if it only has a __set__. */
+static int
+is_data_descriptor(PyObject *found)
+{
+    return Py_TYPE(found)->tp_descr_get != NULL && Py_TYPE(found)->tp_descr_set != NULL;
 }
 
 /* An attribute by the rules of object.__getattribute__. NULL without an exception if there is none. */
@@ -440,7 +339,7 @@ find_attribute(MgCapture *capture, PyObject *owner, PyObject *name)
     if (found != NULL && guard_descriptor(capture, found) < 0) {
         return NULL;
     }
-    if (found != NULL && Py_TYPE(found)->tp_descr_set != NULL) {
+    if (found != NULL && is_data_descriptor(found)) {
         return load_data_descriptor(capture, owner, type, name, found);
     }
     MgRecord *record = mg_world_owner(capture, owner);
@@ -538,7 +437,7 @@ instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
 {
     PyTypeObject *type = Py_TYPE(owner);
     PyObject *hook = NULL;
-    if (guard_protocols(capture, owner, 1) < 0) {
+    if (mg_protocol_guard(capture, type) < 0) {
         return NULL;
     }
     if (type->tp_getattro != PyObject_GenericGetAttr && mg_is_heap_type(type)) {
@@ -633,8 +532,9 @@ guard_super(MgCapture *capture, PyTypeObject *type, PyTypeObject *start, PyObjec
         if (after && mg_world_guard_lookup(capture, class, name) < 0) {
             return MG_ERR;
         }
-        if (after && PyDict_GetItemWithError(class->tp_dict, name) != NULL) {
-            break;
+        PyObject *found = after ? PyDict_GetItemWithError(class->tp_dict, name) : NULL;
+        if (found != NULL) {
+            return guard_descriptor(capture, found);
         }
         after = after || class == start;
     }
@@ -669,7 +569,8 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
 {
     PyTypeObject *meta = Py_TYPE(owner);
     PyObject *on_meta = _PyType_Lookup(meta, name);
-    if (mg_world_guard_protocols(capture, (PyObject *)owner) < 0 || mg_world_guard_lookup(capture, meta, name) < 0) {
+    if (mg_world_guard_protocols(capture, (PyObject *)owner) < 0 || mg_world_guard_lookup(capture, meta, name) < 0 ||
+        (on_meta != NULL && guard_descriptor(capture, on_meta) < 0)) {
         return NULL;
     }
     if (mg_is_heap_type(meta)) {
@@ -678,7 +579,7 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
             return mg_world_touch(capture, PyObject_GetAttr((PyObject *)owner, name)); /* its frames are captured */
         }
     }
-    if (on_meta != NULL && Py_TYPE(on_meta)->tp_descr_set != NULL) {
+    if (on_meta != NULL && is_data_descriptor(on_meta)) {
         if (mg_is_heap_type(meta) && mg_is_heap_type(Py_TYPE(on_meta))) {
             return bind(capture, (PyObject *)owner, meta, name, on_meta);
         }
@@ -981,7 +882,7 @@ mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, Py
 {
     PyTypeObject *type = Py_TYPE(owner);
     PyObject *found = _PyType_Lookup(type, name);
-    if (mg_world_guard_lookup(capture, type, name) < 0) {
+    if (mg_world_guard_lookup(capture, type, name) < 0 || (found != NULL && guard_descriptor(capture, found) < 0)) {
         return MG_ERR;
     }
     MgRecord *record = mg_world_owner(capture, owner);
@@ -1053,7 +954,7 @@ mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *
     }
     PyObject *method = value != NULL ? MG_STRING("__setattr__") : MG_STRING("__delattr__");
     PyObject *hook = _PyType_Lookup(type, method);
-    if (guard_protocols(capture, owner, 1) < 0) {
+    if (mg_protocol_guard(capture, type) < 0) {
         return MG_ERR;
     }
     if (hook != NULL && PyFunction_Check(hook)) {

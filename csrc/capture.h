@@ -57,7 +57,7 @@ typedef enum {
     MG_GUARD_ALIAS,    /* source is other */
     MG_GUARD_DISTINCT, /* source is not other */
     MG_GUARD_APART,    /* the objects of some sources are no others': expected is bytes, see mg_capture_guard_apart */
-    MG_GUARD_METHODS,  /* special methods of the type: expected is a tuple of names and what they are, in turn */
+    MG_GUARD_METHODS,  /* special methods of the type: see protocol.c */
     MG_GUARD_ANSWER,   /* source is a tuple of a C function and its arguments: what it gives is expected */
     MG_GUARD_LIMIT,    /* the limit of the deque is index */
     MG_GUARD_WEAK,     /* source is what the weak reference expected points at */
@@ -160,6 +160,7 @@ struct MgCapture {
     int wrote;         /* a tensor from outside was written to, or one that may share its memory */
     int first_write;   /* no node before this one did that */
     int asks_leaves;   /* it may matter which tensors are leaves */
+    int named;         /* a text with the name of a type or a function in it may have been made */
     int has_nan;       /* a NaN was met outside of the root frame */
     MgCapture *outer;  /* borrowed: of a trial, the capture that wants to know what a function does; see answer.c */
 

@@ -10,6 +10,7 @@
 #include "alias.h"
 #include "fast.h"
 #include "lazy.h"
+#include "protocol.h"
 #include "record.h"
 #include "replay.h"
 #include "reserve.h"
@@ -792,6 +793,9 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     }
     if (status == MG_OK) {
         status = guard_addresses(capture);
+    }
+    if (status == MG_OK) {
+        status = mg_protocol_guard_names(capture);
     }
     if (status == MG_OK) {
         entry->settings = Py_XNewRef(capture->settings);

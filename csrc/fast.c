@@ -279,6 +279,9 @@ plan_step(Maker *maker, int i)
         case MG_SOURCE_FUNCTION:
             plan->pinned = base->pinned && PyFunction_Check(owner);
             break;
+        case MG_SOURCE_NAME:
+            plan->pinned = base->pinned && mg_source_name_slot(owner, step->source.index) != NULL;
+            break;
         case MG_SOURCE_ITEM:
             plan->pinned = base->pinned && PyTuple_Check(owner);
             plan->group = base->group;
@@ -304,7 +307,7 @@ plan_step(Maker *maker, int i)
             }
             break;
         }
-        default: /* names, items of what can be changed */
+        default: /* items of what can be changed */
             break;
     }
 }
@@ -429,6 +432,10 @@ emit_words(Maker *maker, int i)
     Group *group = plan->headed < 0 ? NULL : &fast->groups[plan->headed];
     if (step->source.kind == MG_SOURCE_FUNCTION) {
         PyObject **slot = function_slot(maker->registers[step->base], step->source.index);
+        add_word(fast, slot, (uint64_t)(uintptr_t)keep(fast, *slot), -1 - i, 1);
+    }
+    if (step->source.kind == MG_SOURCE_NAME) {
+        PyObject **slot = mg_source_name_slot(maker->registers[step->base], step->source.index);
         add_word(fast, slot, (uint64_t)(uintptr_t)keep(fast, *slot), -1 - i, 1);
     }
     if (step->source.kind == MG_SOURCE_CELL || step->source.kind == MG_SOURCE_ATTR) {

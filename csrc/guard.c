@@ -5,6 +5,7 @@
 #include "guard.h"
 
 #include "fast.h"
+#include "protocol.h"
 #include "registry.h"
 #include "rules.h"
 #include "shadow.h"
@@ -277,12 +278,8 @@ same_methods(PyTypeObject *type, MgCheck *check)
     if (MG_LIKELY(type->tp_version_tag != 0 && type->tp_version_tag == (unsigned int)check->index)) {
         return 1;
     }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check->expected); i += 2) {
-        PyObject *expected = PyTuple_GET_ITEM(check->expected, i + 1);
-        PyObject *found = _PyType_Lookup(type, PyTuple_GET_ITEM(check->expected, i));
-        if (found == NULL ? expected != Py_None : found != expected) {
-            return 0;
-        }
+    if (!mg_protocol_same(type, check->expected)) {
+        return 0;
     }
     check->index = type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? (Py_ssize_t)type->tp_version_tag : 0;
     return 1;

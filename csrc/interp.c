@@ -1506,6 +1506,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     OP(PUSH_EXC_INFO) {
         _PyErr_StackItem *info = tstate->exc_info;
+        if (MG_UNLIKELY(capture != NULL)) {
+            capture->named = 1; /* its text may have names in it */
+        }
         PyObject *exc = TOP();
         TOP() = info->exc_value != NULL ? info->exc_value : Py_NewRef(Py_None);
         PUSH(exc);

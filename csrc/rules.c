@@ -12,6 +12,7 @@
 #include "control.h"
 #include "kinds.h"
 #include "place.h"
+#include "protocol.h"
 #include "record.h"
 #include "registry.h"
 #include "route.h"
@@ -707,8 +708,9 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
     for (Py_ssize_t i = 0; i < ready && !shows; i++) { /* sorted(..., key=str) */
         shows = exposed[i] == (PyObject *)&PyUnicode_Type || shows_address(exposed[i]);
     }
-    for (Py_ssize_t i = 0; shows && i < ready && !capture->addresses; i++) {
-        capture->addresses = mg_rules_has_address(exposed[i]);
+    for (Py_ssize_t i = 0; shows && i < ready; i++) {
+        capture->addresses = capture->addresses || mg_rules_has_address(exposed[i]);
+        capture->named = capture->named || mg_protocol_has_name(exposed[i]);
     }
     int called = mg_route_position(callable, count);
     Py_ssize_t factory = mg_route_factory(callable);
@@ -728,6 +730,9 @@ call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
     if (ready == total && !PyErr_Occurred()) {
         result = PyObject_Vectorcall(callable, exposed, (size_t)count, kwnames);
         result = keep_constant(capture, mg_world_touch(capture, result));
+        for (Py_ssize_t i = 0; result != NULL && PyUnicode_Check(result) && !capture->named && i < total; i++) {
+            capture->named = mg_protocol_has_name(exposed[i]);
+        }
         if (result != NULL && own && note_id(capture, result) < 0) {
             Py_CLEAR(result);
         }
@@ -1423,11 +1428,8 @@ call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssi
             return unknown_call(capture, (PyObject *)type);
         }
     }
-    if (mg_world_guard_lookup(capture, type, MG_STRING("__new__")) < 0 ||
-        mg_world_guard_lookup(capture, type, MG_STRING("__init__")) < 0 ||
-        mg_world_guard_lookup(capture, type, MG_STRING("__del__")) < 0 ||
-        mg_world_guard_lookup(capture, Py_TYPE(type), MG_STRING("__call__")) < 0) {
-        return NULL;
+    if (mg_protocol_guard(capture, type) < 0 || mg_protocol_guard(capture, Py_TYPE(type)) < 0) {
+        return NULL; /* C code may meet the instance again, in a container */
     }
     int has_finalizer = _PyType_Lookup(type, MG_STRING("__del__")) != NULL;
     capture->finalizers += has_finalizer;

@@ -74,20 +74,27 @@ function_part(PyObject *function, Py_ssize_t index)
     }
 }
 
-static PyObject *
-name_part(PyObject *base, Py_ssize_t index)
+PyObject **
+mg_source_name_slot(PyObject *base, Py_ssize_t index)
 {
     if (PyFunction_Check(base)) {
         PyFunctionObject *function = (PyFunctionObject *)base;
-        return index == 0   ? function->func_name
-               : index == 1 ? function->func_qualname
-               : index == 2 ? function->func_doc
-                            : function->func_module;
+        return index == 0   ? &function->func_name
+               : index == 1 ? &function->func_qualname
+               : index == 2 ? &function->func_doc
+                            : &function->func_module;
     }
     if (!PyType_Check(base) || !(((PyTypeObject *)base)->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
         return NULL;
     }
-    return index == 0 ? ((PyHeapTypeObject *)base)->ht_name : ((PyHeapTypeObject *)base)->ht_qualname;
+    return index == 0 ? &((PyHeapTypeObject *)base)->ht_name : &((PyHeapTypeObject *)base)->ht_qualname;
+}
+
+static PyObject *
+name_part(PyObject *base, Py_ssize_t index)
+{
+    PyObject **slot = mg_source_name_slot(base, index);
+    return slot == NULL ? NULL : *slot;
 }
 
 /* The index-th item of a set in its present order. Borrowed. */

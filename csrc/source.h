@@ -51,6 +51,9 @@ MgSource *mg_source_get(MgSources *sources, MgSourceKind kind, MgSource *base, P
  * be reached. `base` is what the base source gave. Runs no Python code. */
 PyObject *mg_source_load(const MgSource *source, PyObject *base, PyObject *const *arguments);
 
+/* Where a class or function holds a name of it, as in MG_SOURCE_NAME; NULL if it holds none. */
+PyObject **mg_source_name_slot(PyObject *base, Py_ssize_t index);
+
 /* Some sources, by numbers that are the same in each capture: what mg_source_path gives. */
 typedef struct {
     uint64_t items[16];

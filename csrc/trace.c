@@ -7,6 +7,7 @@
 #include "interp.h"
 #include "lazy.h"
 #include "ops.h"
+#include "protocol.h"
 #include "record.h"
 #include "rules.h"
 #include "symbol.h"
@@ -286,6 +287,7 @@ int
 mg_trace_format(MgCapture *capture, PyObject **slot)
 {
     capture->addresses = capture->addresses || mg_rules_has_address(*slot);
+    capture->named = capture->named || mg_protocol_has_name(*slot);
     return mg_rules_note_text(capture, *slot) < 0 ? MG_ERR : mg_trace_expose(capture, slot);
 }
 
@@ -558,6 +560,7 @@ mg_trace_binary(MgCapture *capture, int operation, PyObject *left, PyObject *rig
     }
     if (PyUnicode_Check(left) && (operation == NB_REMAINDER || operation == NB_INPLACE_REMAINDER)) {
         capture->addresses = capture->addresses || mg_rules_has_address(right);
+        capture->named = capture->named || mg_protocol_has_name(right);
         if (mg_rules_note_text(capture, right) < 0) {
             return NULL;
         }

@@ -14,6 +14,7 @@
 #include "except.h"
 #include "exit.h"
 #include "lazy.h"
+#include "protocol.h"
 #include "record.h"
 #include "route.h"
 #include "rules.h"
@@ -334,6 +335,9 @@ activate(MgCapture *capture, MgRecord *record)
     MgSource *source = record->source;
     PyObject *type = (PyObject *)Py_TYPE(object);
     record->provisional = 0;
+    if (record->kind != MG_KIND_TENSOR && mg_protocol_guard(capture, Py_TYPE(object)) < 0) {
+        return MG_ERR;
+    }
     switch (record->kind) {
         case MG_KIND_TENSOR:
             return reach_tensor(capture, record);
