@@ -194,8 +194,9 @@ check_state(MgCompiled *self, MgEntry *entry)
 static int
 run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, MgRegisters *registers)
 {
-    if (MG_LIKELY(entry->check == NULL)) {
-        return 1;
+    int apart = MG_LIKELY(entry->storages.count == 0) ? 1 : mg_entry_is_apart(entry, registers);
+    if (MG_LIKELY(entry->check == NULL) || apart != 1) {
+        return apart;
     }
     int failed;
     uint64_t changes = self->changes;

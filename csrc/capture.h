@@ -159,6 +159,7 @@ struct MgCapture {
     int foreign;       /* a backend gets the graph: it is not run as it is */
     int wrote;         /* a tensor from outside was written to, or one that may share its memory */
     int first_write;   /* no node before this one did that */
+    int changes;       /* MG_CHANGED_...: what was done to tensors from outside */
     int asks_leaves;   /* it may matter which tensors are leaves */
     int named;         /* a text with the name of a type or a function in it may have been made */
     int has_nan;       /* a NaN was met outside of the root frame */

@@ -386,6 +386,7 @@ entry_dealloc(MgEntry *self)
     PyMem_Free(self->outputs);
     PyMem_Free(self->kept);
     PyMem_Free(self->spare_inputs);
+    mg_storages_free(&self->storages);
     Py_XDECREF(self->compiled);
     Py_XDECREF(self->check);
     PyObject_GC_Del(self);
@@ -539,6 +540,25 @@ guard_distinct(MgCapture *capture)
             if (i != j && b->kind == MG_NODE_INPUT && b->users > 0 && !(b->source->kind == MG_SOURCE_LOCAL && j < i) &&
                 mg_capture_guard_pair(capture, MG_GUARD_DISTINCT, a->source, b->source) < 0) {
                 return MG_ERR;
+            }
+        }
+    }
+    return MG_OK;
+}
+
+/* Inputs that come to require grad must share their storages with no others. */
+static int
+keep_apart(MgCapture *capture, MgEntry *entry)
+{
+    if (mg_storages_make(&entry->storages, entry->input_count) < 0) {
+        return MG_ERR;
+    }
+    for (int i = 0; i < capture->record_count; i++) {
+        MgRecord *record = capture->record_list[i];
+        MgTwin *twin = record->kind == MG_KIND_TENSOR && record->view != NULL ? mg_twin_of(record->view) : NULL;
+        for (int j = 0; twin != NULL && twin->node >= 0 && j < entry->input_count; j++) {
+            if (entry->input_nodes[j] == twin->node) {
+                entry->storages.written[j] = (twin->changes & MG_CHANGED_HISTORY) != 0;
             }
         }
     }
@@ -789,6 +809,9 @@ mg_entry_new(MgCapture *capture, PyObject *result)
         status = guard_distinct(capture);
     }
     if (status == MG_OK) {
+        status = mg_storage_guard(capture);
+    }
+    if (status == MG_OK) {
         status = guard_apart(capture, entry);
     }
     if (status == MG_OK) {
@@ -808,6 +831,9 @@ mg_entry_new(MgCapture *capture, PyObject *result)
         capture->nodes = NULL;
         capture->node_count = capture->node_room = 0;
         status = collect_inputs(entry) < 0 ? MG_ERR : collect_kept(entry);
+        if (status == MG_OK && (capture->changes & MG_CHANGED_HISTORY)) {
+            status = keep_apart(capture, entry);
+        }
         entry->guards.inputs = entry->inputs;
         entry->guards.input_count = entry->input_count;
         entry->guards.kept = entry->kept;
@@ -972,6 +998,13 @@ call_compiled(MgEntry *entry, PyObject **inputs, int is_borrowed, PyObject **out
     }
     Py_DECREF(sequence);
     return status;
+}
+
+int
+mg_entry_is_apart(MgEntry *entry, const MgRegisters *registers)
+{
+    mg_guard_inputs(&entry->guards, registers, entry->storages.inputs);
+    return mg_storages_hold(&entry->storages, entry->storages.inputs);
 }
 
 int
@@ -1232,6 +1265,21 @@ entry_questions(MgEntry *self, PyObject *unused)
 }
 
 static PyObject *
+entry_keep_apart(MgEntry *self, PyObject *args)
+{
+    PyObject *written, *groups;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &written, &PyList_Type, &groups) ||
+        mg_storages_make(&self->storages, self->input_count) < 0) {
+        return NULL;
+    }
+    for (int i = 0; i < self->input_count && i < PyList_GET_SIZE(written) && i < PyList_GET_SIZE(groups); i++) {
+        self->storages.written[i] |= PyList_GET_ITEM(written, i) == Py_True;
+        self->storages.groups[i] = (int)PyLong_AsLong(PyList_GET_ITEM(groups, i));
+    }
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
 entry_guard_figures(MgEntry *self, PyObject *unused)
 {
     (void)unused;
@@ -1280,6 +1328,8 @@ static PyMethodDef entry_methods[] = {
      "What its guards consist of, and how they are run."},
     {"questions", (PyCFunction)entry_questions, METH_NOARGS,
      "The functions that tell settings which its guards ask for, each with its arguments."},
+    {"keep_apart", (PyCFunction)entry_keep_apart, METH_VARARGS,
+     "Have it used only if inputs that are written to share storages with those of their own group alone."},
     {"source", (PyCFunction)entry_source, METH_O, "A source as text, by its number."},
     {"guards", (PyCFunction)entry_guards, METH_NOARGS, "The guards as a list of texts."},
     {"describe", (PyCFunction)entry_describe, METH_NOARGS, "The graph as (nodes, outputs, inputs)."},

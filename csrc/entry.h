@@ -6,6 +6,7 @@
 #include "exit.h"
 #include "guard.h"
 #include "plan.h"
+#include "storage.h"
 
 /* One operation of the graph, ready to be executed; see replay.c. */
 typedef struct MgOperation MgOperation;
@@ -27,8 +28,7 @@ typedef struct {
     MgNode *nodes; /* the recording; taken over from the capture */
     int node_count;
     int *inputs; /* registers, in the order of the input nodes that are used */
-    int *input_nodes;
-    int input_count;
+    int *input_nodes, input_count;
     PyObject **spare_inputs; /* owned: room for the inputs of a call that nobody uses now, or NULL */
     int *outputs;            /* nodes */
     int output_count;
@@ -37,6 +37,7 @@ typedef struct {
     MgOperation *operations; /* one for each node, or NULL if a backend has compiled the graph */
     PyObject *compiled;      /* strong: what the backend gave, or NULL */
     PyObject *check;         /* strong: one more guard, a callable that gets the inputs and gives a bool; or NULL */
+    MgStorages storages;     /* which inputs may share a storage */
     MgExitFrame *frames;     /* owned: where it stops, or NULL if it returns */
     int frame_count;
     int first_write;      /* no node before this one writes to tensors from outside */
@@ -67,7 +68,8 @@ int mg_entry_is_unused(const MgNode *node);
 void mg_entry_forget_inputs(MgEntry *entry); /* lets go of the tensors that the capture saw */
 uint64_t mg_entry_clock(void);               /* nanoseconds on a clock that only goes forward */
 
-/* The backend's own guard on the inputs: 1, 0 or -1. */
+/* 1 if the inputs share storages as they may; 0 or -1. Runs no code. And the backend's own guard on them: 1, 0 or -1. */
+int mg_entry_is_apart(MgEntry *entry, const MgRegisters *registers);
 int mg_entry_check(MgEntry *entry, const MgRegisters *registers);
 
 /* Runs the graph and all that belongs to it, on the registers of its guards. The result, new; or NULL and *exit, if the

@@ -289,6 +289,33 @@ check_autograd(PyObject *leaf)
     return good;
 }
 
+/* Finds the pointer to the storage, by what Python knows as its address. */
+static void
+find_storage(PyObject *sizes)
+{
+    MgTensorLayout *at = &mg_tensor_layout;
+    enum { SAMPLES = 4, WORDS = 64 };
+    size_t words = at->rest / 8 < WORDS ? at->rest / 8 : WORDS;
+    uint64_t candidates = ~UINT64_C(1);
+    for (int sample = 0; sample < SAMPLES; sample++) {
+        PyObject *plain = make_tensor("ones", sizes, NULL, NULL);
+        PyObject *tensor = plain == NULL ? NULL : PyObject_CallMethod(plain, sample % 2 ? "t" : "clone", NULL);
+        PyObject *storage = tensor == NULL ? NULL : PyObject_CallMethod(tensor, "untyped_storage", NULL);
+        PyObject *address = storage == NULL ? NULL : PyObject_GetAttrString(storage, "_cdata");
+        uint64_t expected = address == NULL ? 0 : PyLong_AsUnsignedLongLongMask(address);
+        for (size_t i = 0; i < WORDS; i++) {
+            if (i >= words || expected == 0 || mg_word_at(mg_tensor_impl(tensor), i * 8) != expected) {
+                candidates &= ~(UINT64_C(1) << i);
+            }
+        }
+        Py_XDECREF(plain);
+        Py_XDECREF(tensor);
+        Py_XDECREF(storage);
+        Py_XDECREF(address);
+    }
+    at->storage = candidates == 0 ? 0 : 8 * (size_t)__builtin_ctzll(candidates);
+}
+
 /* Finds how metadata lies in memory. Where this torch is not as expected, guards ask libtorch for each part. */
 static void
 find_places(void)
@@ -299,6 +326,7 @@ find_places(void)
         if (tensor != NULL && find_autograd(tensor) && find_view(sizes)) {
             mg_tensor_layout.known = 1;
             mg_tensor_layout.known = check_autograd(tensor);
+            find_storage(sizes);
         }
         Py_XDECREF(tensor);
     }

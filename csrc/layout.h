@@ -6,15 +6,15 @@
 
 /* Where a Python tensor and a TensorImpl hold what guards look at, in bytes; found by probing at start-up. */
 typedef struct {
-    size_t impl;     /* of the TensorImpl pointer in a Python tensor */
-    int known;       /* the rest is known, and was seen to be right */
-    size_t dim;      /* in a TensorImpl */
-    size_t sizes;    /* the same, for up to MG_INLINE_DIMS dimensions */
-    size_t strides;  /* the same */
+    size_t impl;           /* of the TensorImpl pointer in a Python tensor */
+    int known;             /* the rest is known, and was seen to be right */
+    size_t dim;            /* in a TensorImpl */
+    size_t sizes, strides; /* the same, for up to MG_INLINE_DIMS dimensions */
     size_t rest;     /* two words: dtype, device and flags; the dispatch keys, so layout, conjugate and the like */
     size_t autograd; /* the pointer to the AutogradMeta, which may be NULL */
     size_t flag;     /* in an AutogradMeta: the byte requires_grad_ */
     size_t view;     /* in an AutogradMeta: a byte that is 1 for a view, and 0 for others */
+    size_t storage;  /* the pointer to the StorageImpl in a TensorImpl; 0 if it is not known */
     size_t function; /* in an AutogradMeta: a word that is 0 if there is no grad_fn */
 } MgTensorLayout;
 

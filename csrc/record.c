@@ -13,6 +13,7 @@
 #include "rules.h"
 #include "structure.h"
 #include "shape.h"
+#include "storage.h"
 #include "symbol.h"
 #include "world.h"
 #include "aside.h"
@@ -102,6 +103,9 @@ mg_record_input(MgCapture *capture, PyObject *object)
     MgTwin *twin = mg_twin_of(object);
     if (twin->node >= 0) {
         return MG_OK;
+    }
+    if (mg_storage_meet(capture, twin) < 0) {
+        return MG_ERR;
     }
     twin->node = add_node(capture, (MgNode){.kind = MG_NODE_INPUT,
                                             .value = Py_NewRef((PyObject *)twin->meta),
@@ -864,9 +868,16 @@ apply_changes(MgCapture *capture, PyObject *changes, PyObject *twins)
         if (check_change(capture, twin->meta, (const MgMeta *)PyTuple_GET_ITEM(change, 1)) < 0) {
             return MG_ERR;
         }
+        int now = ((MgMeta *)PyTuple_GET_ITEM(change, 1))->flags;
+        int history = (now & MG_META_REQUIRES_GRAD) && !(before & MG_META_REQUIRES_GRAD);
+        if (history && !(now & MG_META_NON_LEAF) && twin->next != twin) {
+            return mg_capture_abort(capture, MG_REASON_BACKEND, "a tensor that has views comes to require grad");
+        }
+        if (mg_storage_note(capture, twin, MG_CHANGED_OBJECT | (history ? MG_CHANGED_HISTORY : 0)) < 0) {
+            return MG_ERR;
+        }
         Py_SETREF(twin->meta, (MgMeta *)Py_NewRef(PyTuple_GET_ITEM(change, 1)));
-        if ((twin->meta->flags & MG_META_NON_LEAF) && !(before & MG_META_REQUIRES_GRAD) &&
-            spread_grad(capture, twin) < 0) {
+        if (history && (now & MG_META_NON_LEAF) && spread_grad(capture, twin) < 0) {
             return MG_ERR;
         }
     }
@@ -1025,6 +1036,7 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     for (Py_ssize_t i = 0; node >= 0 && i < PyTuple_GET_SIZE(written); i++) {
         PyObject *twin = PyList_GET_ITEM(mapping.twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(written, i)));
         capture->nodes[node].writes |= mg_twin_is_shared(mg_twin_of(twin));
+        mg_storage_note(capture, mg_twin_of(twin), MG_CHANGED_DATA);
     }
     for (Py_ssize_t i = 0; node >= 0 && i < PyList_GET_SIZE(mapping.twins); i++) {
         capture->nodes[mg_twin_of(PyList_GET_ITEM(mapping.twins, i))->node].users++;

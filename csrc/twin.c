@@ -226,7 +226,7 @@ mg_twin_new(MgMeta *meta, uint64_t capture)
     twin->source = NULL;
     twin->real = NULL;
     twin->fake = NULL;
-    twin->shares = twin->gradless = 0;
+    twin->shares = twin->gradless = twin->changes = 0;
     twin->row = 0;
     twin->capture = capture;
     twin->next = twin->previous = twin;

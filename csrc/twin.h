@@ -42,6 +42,7 @@ struct MgTwin {
     long row;     /* if it is a row, or its view, of what requires grad: the instruction that made all rows; else 0 */
     int gradless; /* a view of what requires grad, made where gradients were off: not for a backend to give back */
     uint64_t capture; /* the number of the capture it belongs to */
+    int changes;      /* what its operations did to it, see storage.h */
     MgTwin *next;     /* the ring of twins that are views of one tensor; borrowed: a dying twin leaves it */
     MgTwin *previous;
 };
@@ -63,8 +64,7 @@ mg_twin_of(PyObject *object)
     return *(MgTwin **)((char *)object + mg_twin_offset);
 }
 
-int mg_twin_init(PyObject *twin_class);
-int mg_twin_types_ready(void);
+int mg_twin_init(PyObject *twin_class), mg_twin_types_ready(void);
 PyObject *mg_twin_new(MgMeta *meta, uint64_t capture);
 /* The FakeTensor that stands for a twin in operations with symbols, or NULL; borrowed. */
 PyObject *mg_twin_fake(const MgTwin *twin);

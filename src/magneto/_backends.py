@@ -186,7 +186,7 @@ class Compiler:
             warnings.warn(text, stacklevel=2)
             log.debug("a backend failed", exc_info=error)
             return None
-        check = _guard_on_inputs(context, module, inputs)
+        check = _guard_on_inputs(entry, context, inputs)
         compiled = _not_lazy(compiled)
         return compiled if check is None else (compiled, check)
 
@@ -250,10 +250,10 @@ class _All(set[str]):
 def _no_restart(inputs: Sequence[Any]) -> Iterator[None]:
     """Keep AOTAutograd from asking for another graph.
 
-    It makes a symbol of the number in an input of no dimensions, float64 say. If no operation can take it as a tensor, it
-    wants TorchDynamo to start again and to make no input of the number. We make none of Python's numbers, and the number
-    in a tensor is asked for only where a session guards it: to go on with the graph as it is, is what it does at the
-    second start.
+    It makes a symbol of the number in a float64 input of no dimensions. If no operation can take it as a tensor, it
+    wants TorchDynamo to start again, and to make no input of the number. We make none of Python's numbers, and the
+    number in a tensor is asked for only where a session guards it: so it goes on with the graph as it is, as it does
+    at the second start.
     """
     if all(type(value) is torch.Tensor and value.dtype is not torch.float64 for value in inputs):
         yield
@@ -294,35 +294,57 @@ def _not_lazy(compiled: Any) -> Any:
     return compiled
 
 
-def _shared_storages(inputs: Sequence[Any], positions: list[int]) -> list[Any]:
+def _storages(inputs: Sequence[Any]) -> list[int]:
+    """For each input a number that it has in common with those that share its storage; -1 if none does."""
+    first: dict[int, int] = {}
+    groups = [-1] * len(inputs)
+    for position, value in enumerate(inputs):
+        if isinstance(value, torch.Tensor):
+            other = first.setdefault(value.untyped_storage()._cdata, position)
+            if other != position:
+                groups[position] = groups[other] = other
+    return groups
+
+
+def _places(inputs: Sequence[Any], positions: list[int]) -> list[tuple[int, int, int]]:
     """Which of the inputs at these positions share a storage, and where in it they lie."""
-    groups: dict[int, list[tuple[int, int]]] = {}
-    for position in positions:
-        storage = inputs[position].untyped_storage()
-        groups.setdefault(storage._cdata, []).append((position, inputs[position].storage_offset()))
-    if len(groups) == len(positions):
-        return []
+    storages = [inputs[position].untyped_storage() for position in positions]
+    known = [storage._cdata for storage in storages]
     return [
-        (group, inputs[group[0][0]].untyped_storage().nbytes()) for group in groups.values() if len(group) > 1
+        (known.index(storage._cdata), storage.nbytes(), inputs[position].storage_offset())
+        for position, storage in zip(positions, storages, strict=True)
     ]
 
 
+def _written_inputs(context: TracingContext, count: int) -> list[bool]:
+    """Which inputs AOTAutograd found to be written to, or otherwise changed."""
+    if context.fw_metadata is None:
+        return [False] * count
+    infos = context.fw_metadata.input_info
+    written = [info.mutates_data or info.mutates_metadata or info.mutates_storage_metadata for info in infos]
+    if len(written) != count:  # it left out some that were there twice, or put one in place of several
+        return [any(written)] * count
+    return written
+
+
 def _guard_on_inputs(
-    context: TracingContext, module: fx.GraphModule, inputs: list[Any]
+    entry: _core.Entry, context: TracingContext, inputs: list[Any]
 ) -> Callable[[tuple[Any, ...]], bool] | None:
     """What must hold of the graph's inputs for AOTAutograd's result to be right, as a function of them.
 
     AOTAutograd says so itself where shapes are dynamic. With static shapes it takes for granted that inputs that share
-    memory always do, and those that don't never do: that matters if an input is written to.
+    memory always do, and those that don't never do: that matters if an input is written to. The core looks at that, but
+    for inputs that did share memory: of these the places must be the same.
     """
     guards = context.guards_context.aotautograd_guards
+    written = _written_inputs(context, len(inputs))
     own: list[int] = []
-    if context.fw_metadata is not None and any(info.mutates_data for info in context.fw_metadata.input_info):
-        placeholders = module.graph.find_nodes(op="placeholder")
-        own = [
-            i for i, node in enumerate(placeholders) if not node.meta["tensor_dict"]
-        ]  # not those of modules
-    shared = _shared_storages(inputs, own) if len(own) > 1 else []
+    if any(written) and len(inputs) > 1:
+        groups = _storages(inputs)
+        entry.keep_apart(written, groups)
+        changed = {group for group, writes in zip(groups, written, strict=True) if writes and group >= 0}
+        own = [position for position, group in enumerate(groups) if group in changed]
+    places = _places(inputs, own)
     same: list[tuple[int, int]] = []
     overlaps: list[tuple[list[int], list[int]]] = []
     for guard in guards:
@@ -337,11 +359,11 @@ def _guard_on_inputs(
             )
         else:
             raise exc.MagnetoError(f"the backend added a guard of an unknown kind: {guard!r}")
-    if not same and not overlaps and len(own) < 2:
+    if not same and not overlaps and not own:
         return None
 
     def check(inputs: tuple[Any, ...]) -> bool:
-        if len(own) > 1 and _shared_storages(inputs, own) != shared:
+        if own and _places(inputs, own) != places:
             return False
         for a, b in same:
             if inputs[a] is not inputs[b]:

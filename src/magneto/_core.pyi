@@ -90,6 +90,9 @@ class Entry:
     def questions(self) -> list[tuple[Any, ...]]:
         """The functions that tell settings which its guards ask for, each with its arguments."""
 
+    def keep_apart(self, written: list[bool], groups: list[int], /) -> None:
+        """Have it used only if inputs that are written to share storages with those of their own group alone."""
+
     def source(self, number: int, /) -> str:
         """A source as text."""
 
