@@ -10,6 +10,7 @@
 #include "control.h"
 #include "depth.h"
 #include "record.h"
+#include "recover.h"
 #include "registry.h"
 #include "rules.h"
 #include "shadow.h"
@@ -678,7 +679,7 @@ is_harmless(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ss
     }
     if (trial->interrupt != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(trial->interrupt), trial->interrupt);
-        harmless = -1;
+        harmless = mg_recover_interrupt(capture);
     }
     mg_capture_free(trial);
     return PyErr_Occurred() ? -1 : harmless;

@@ -8,6 +8,7 @@
 #include "depth.h"
 #include "hook.h"
 #include "layout.h"
+#include "recover.h"
 #include "replay.h"
 #include "rules.h"
 #include "stance.h"
@@ -696,7 +697,7 @@ capture_before(MgCompiled *self, const Subject *subject, const Try *before)
 
 /* Captures a call. A new entry, or NULL: with an exception, or without one if the call is to be made in CPython. */
 static MgEntry *
-capture_subject(MgCompiled *self, const Subject *subject)
+capture_compiled(MgCompiled *self, const Subject *subject)
 {
     self->captures++;
     double start = now();
@@ -735,6 +736,27 @@ capture_subject(MgCompiled *self, const Subject *subject)
     if (compile_entry(self, entry) < 0) {
         Py_CLEAR(entry);
     }
+    return entry;
+}
+
+/* The same. If it raises, torch's state is what it was: an interrupt may have left contexts open. */
+static MgEntry *
+capture_subject(MgCompiled *self, const Subject *subject)
+{
+    PyObject *state = mg_rules_read_state();
+    MgEntry *entry = state == NULL ? NULL : capture_compiled(self, subject);
+    if (MG_UNLIKELY(entry == NULL && state != NULL && PyErr_Occurred())) {
+        PyObject *type, *value, *traceback;
+        if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+            mg_recover_frames();
+        }
+        PyErr_Fetch(&type, &value, &traceback);
+        if (mg_rules_apply_state(state) < 0) { /* another interrupt: one is enough */
+            PyErr_Clear();
+        }
+        PyErr_Restore(type, value, traceback);
+    }
+    Py_XDECREF(state);
     return entry;
 }
 

@@ -5,6 +5,7 @@
 #include "hook.h"
 #include "interp.h"
 #include "record.h"
+#include "recover.h"
 #include "reserve.h"
 #include "route.h"
 #include "rules.h"
@@ -373,6 +374,10 @@ core_reasons(PyObject *module, PyObject *unused)
     return dict;
 }
 
+PyDoc_STRVAR(keep_at_fork_doc, "keep_at_fork(lock, /)\n--\n\n"
+                               "Have a thread that forks wait, for a second at most, until it gets this RLock, and let go of "
+                               "it afterwards; if it does not get it, it is free in the child.");
+
 static PyMethodDef core_methods[] = {
     {"configure", core_configure, METH_VARARGS, configure_doc},
     {"torch_function", _PyCFunction_CAST(core_torch_function), METH_FASTCALL, torch_function_doc},
@@ -389,6 +394,7 @@ static PyMethodDef core_methods[] = {
     {"stance", core_stance, METH_VARARGS, stance_doc},
     {"allow_symbols", core_allow_symbols, METH_VARARGS, allow_symbols_doc},
     {"reasons", core_reasons, METH_NOARGS, reasons_doc},
+    {"keep_at_fork", mg_recover_keep_at_fork, METH_O, keep_at_fork_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
     {"count_opcodes", core_count_opcodes, METH_O, count_opcodes_doc},

@@ -10,6 +10,7 @@
 #include "alias.h"
 #include "depth.h"
 #include "kinds.h"
+#include "recover.h"
 #include "rules.h"
 #include "structure.h"
 #include "shape.h"
@@ -429,6 +430,9 @@ ask(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObjec
                                             kwargs == NULL ? Py_None : kwargs, inputs, expected);
     mg_aside_end(&aside);
     Py_DECREF(inputs);
+    if (fresh == NULL) { /* what the operation raises is a text */
+        mg_recover_interrupt(mg_capture_current);
+    }
     return fresh;
 }
 

@@ -14,6 +14,7 @@
 #include "place.h"
 #include "protocol.h"
 #include "record.h"
+#include "recover.h"
 #include "registry.h"
 #include "route.h"
 #include "stance.h"
@@ -137,7 +138,7 @@ static struct {
     PyObject *native_modules; /* the same of those whose functions are harmless */
     PyObject *state_readers;  /* list of callables without arguments */
     PyObject *state_words;    /* list, one for each reader: None if it is to be asked, else a tuple; see rules.py */
-    PyObject *restore_state;  /* callable: puts a state back */
+    PyObject *state_writers;  /* list of callables that set what the readers read, or None */
     PyObject *hold_casts;     /* callable: keeps autocast's cache, or lets it go */
     PyObject *managers;       /* __enter__ -> (enter function, exit function, names of its arguments, what it notes) */
     PyObject *setters;        /* functions that change settings -> what they are asked for; see rules.py */
@@ -190,7 +191,7 @@ mg_rules_configure(PyObject *tables)
     } wanted[] = {
         {"owner_names", &rules.owner_names},     {"native_modules", &rules.native_modules},
         {"state_readers", &rules.state_readers}, {"state_words", &rules.state_words},
-        {"restore_state", &rules.restore_state}, {"hold_casts", &rules.hold_casts},
+        {"state_writers", &rules.state_writers}, {"hold_casts", &rules.hold_casts},
         {"managers", &rules.managers},           {"setters", &rules.setters},
         {"operator_abs", &rules.operator_abs},   {"operators", &rules.operators},
         {"attributes", &rules.attributes},       {"polyfills", &rules.polyfills},
@@ -412,7 +413,7 @@ int
 mg_rules_restore_state(MgCapture *capture)
 {
     int set = capture->settings != NULL;
-    if (rules.restore_state == NULL || capture->entry_state == NULL ||
+    if (rules.state_writers == NULL || capture->entry_state == NULL ||
         (capture->state == capture->entry_state && !set)) {
         return MG_OK; /* nothing has changed it */
     }
@@ -432,18 +433,22 @@ mg_rules_restore_state(MgCapture *capture)
             Py_CLEAR(capture->managers);
         }
     }
-    PyObject *result = PyObject_CallOneArg(rules.restore_state, capture->entry_state);
-    Py_XDECREF(result);
+    int status = mg_rules_apply_state(capture->entry_state);
     mg_aside_end(&aside);
-    return result == NULL ? MG_ERR : MG_OK;
+    return status;
 }
 
 int
 mg_rules_apply_state(PyObject *state)
 {
-    PyObject *result = rules.restore_state == NULL ? Py_NewRef(Py_None) : mg_aside_call(rules.restore_state, &state, 1);
-    Py_XDECREF(result);
-    return result == NULL ? MG_ERR : MG_OK;
+    if (rules.state_writers == NULL) {
+        return MG_OK;
+    }
+    MgAside aside;
+    mg_aside_begin(&aside);
+    int status = mg_recover_state(rules.state_readers, rules.state_writers, state);
+    mg_aside_end(&aside);
+    return status;
 }
 
 int

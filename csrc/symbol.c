@@ -10,6 +10,7 @@
 #include "alias.h"
 #include "depth.h"
 #include "record.h"
+#include "recover.h"
 #include "rules.h"
 #include "aside.h"
 
@@ -136,6 +137,9 @@ session_of(MgCapture *capture)
                 PyObject_CallFunction(session_factory, "ii", capture->allow_scalars != 0, capture->allow_shapes != 0);
         }
         mg_aside_end(&aside);
+        if (capture->symbols == NULL) {
+            mg_recover_interrupt(capture);
+        }
     }
     return capture->symbols;
 }
@@ -219,6 +223,9 @@ mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
         outcome = PyObject_CallMethod(session, "run", "iOOOOO", (int)kind, target, args,
                                       kwargs == NULL ? Py_None : kwargs, inputs, values);
         mg_aside_end(&aside);
+        if (outcome == NULL) {
+            mg_recover_interrupt(capture);
+        }
     }
     Py_XDECREF(inputs);
     Py_XDECREF(values);
@@ -254,7 +261,7 @@ mg_symbol_written(MgCapture *capture, PyObject *twins, PyObject *positions)
     PyObject *result = PyObject_CallMethod(capture->symbols, "forget", "()O", Py_True);
     mg_aside_end(&aside);
     Py_XDECREF(result);
-    return result == NULL ? MG_ERR : MG_OK;
+    return result == NULL ? mg_recover_interrupt(capture) : MG_OK;
 }
 
 /* ---- the value of a number ---- */
@@ -283,6 +290,9 @@ evaluate(MgCapture *capture, PyObject *object)
     if (found != NULL) {
         mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, "%U", found);
         Py_DECREF(found);
+    }
+    else {
+        mg_recover_interrupt(capture);
     }
     return NULL;
 }

@@ -9,6 +9,7 @@
 #include "ops.h"
 #include "protocol.h"
 #include "record.h"
+#include "recover.h"
 #include "rules.h"
 #include "symbol.h"
 #include "world.h"
@@ -254,19 +255,7 @@ mg_trace_serve(MgCapture *capture, PyThreadState *tstate)
     mg_aside_suspend(capture); /* a signal handler is no part of the program */
     int result = mg_pending_serve(tstate);
     mg_aside_resume(capture);
-    if (result < 0 && capture->reason == MG_REASON_NONE) { /* nor what it raises */
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        PyErr_NormalizeException(&type, &value, &traceback);
-        if (value != NULL && traceback != NULL) {
-            PyException_SetTraceback(value, traceback);
-        }
-        Py_XSETREF(capture->interrupt, value);
-        Py_XDECREF(type);
-        Py_XDECREF(traceback);
-        return mg_capture_abort(capture, MG_REASON_EXCEPTION, "raised by a signal handler");
-    }
-    return result;
+    return result < 0 ? mg_recover_interrupt(capture) : result; /* nor is what it raises */
 }
 
 /* ---- stack slots ---- */

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import os
 import random
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -26,7 +24,7 @@ from torch._guards import (
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from magneto import _control, _core, _graph, exc
+from magneto import _control, _core, _graph, _locks, exc
 from magneto._config import config
 
 log = logging.getLogger("magneto")
@@ -95,31 +93,6 @@ class _Named:
         return self.compiler_fn(module, inputs, **self.kwargs)
 
 
-_lock = threading.RLock()
-"""Held while a backend compiles."""
-
-
-def _forget_lock() -> None:
-    """After a fork: who held it may be a thread that is not there."""
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_forget_lock)
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Keep other threads from compiling: most backends can't be used by two at once."""
-    with contextlib.ExitStack() as stack:
-        theirs = sys.modules.get("torch._dynamo.convert_frame")
-        lock = getattr(theirs, "compile_lock", None)  # missing while that module is being loaded
-        if lock is not None:
-            stack.enter_context(lock)
-        stack.enter_context(_lock)
-        yield
-
-
 class Compiler:
     """What the core calls with a new entry: makes the graph and has the backend compile it."""
 
@@ -170,7 +143,7 @@ class Compiler:
             context.tensor_to_context[tensor] = _static_shape(tensor, node._dynamo_source)
         try:
             with (
-                _alone(),
+                _locks.compile_lock(),
                 _kept_state(entry),
                 _no_restart(inputs),
                 compile_context(CompileContext(number)),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,31 +23,39 @@ REQUIRES_GRAD, NON_LEAF, PARAMETER, CONJUGATE, NEGATIVE, LEAF_VIEW, MULTI_VIEW =
 DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)
 """What FakeTensorMode raises for an operation whose result depends on data."""
 
-_lock = threading.RLock()
-_torch_log = logging.getLogger("torch._subclasses.fake_tensor")
+
+class _Quiet(threading.local):
+    """Torch writes down each operation that fails, but the program does with that what it wants: not on this thread."""
+
+    on = False
+
+    def filter(self, _: logging.LogRecord) -> bool:
+        """As a filter of torch's logger."""
+        return not self.on
 
 
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """For one thread at a time, since a FakeTensorMode can't be used by two; and quietly: torch writes down each
-    operation that fails, but the program does with that what it wants."""
-    with _lock:
-        _torch_log.disabled = True
-        try:
-            yield
-        finally:
-            _torch_log.disabled = False
-
+quiet = _Quiet()
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(quiet.filter)
 
 _mode: FakeTensorMode | None = None
 
 
 def fake_mode() -> FakeTensorMode:
-    """The mode in which all propagation happens."""
+    """The mode in which all propagation happens, by one thread at a time (`_locks`)."""
     global _mode
     if _mode is None:
         _mode = FakeTensorMode(allow_non_fake_inputs=False)
     return _mode
+
+
+def _forget_mode() -> None:
+    """After an interrupt or a fork: it may have been in use."""
+    global _mode
+    _mode = None
+    quiet.on = False
+
+
+os.register_at_fork(after_in_child=_forget_mode)
 
 
 def _with_history(fake: torch.Tensor) -> torch.Tensor:
@@ -242,7 +249,15 @@ def propagate(
         (result, changes, views, written), or a text that says why the operation can't be captured: `!` first if it
         depends on data, `?` if its result can't be held by a graph, `x` if it raised.
     """
-    outcome = _propagate(kind, target, args, kwargs or {}, inputs)
+    was_quiet = quiet.on
+    try:
+        quiet.on = True
+        outcome = _propagate(kind, target, args, kwargs or {}, inputs)
+    except BaseException:
+        _forget_mode()
+        raise
+    finally:
+        quiet.on = was_quiet
     constants = fake_mode().fake_tensor_converter.constant_storage_mapping
     if constants:  # torch never forgets one, and each is of this operation alone
         constants.clear()
@@ -282,6 +297,20 @@ def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any],
 def _propagate(
     kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
 ) -> Any:
+    outcome, error = _try(kind, target, args, kwargs, inputs)
+    if error is None:
+        return outcome
+    # is it the operation that raises, or was it a signal handler? An operation does so again
+    again, second = _try(kind, target, args, kwargs, inputs)
+    if second is None or type(second) is not type(error):
+        raise error
+    return again
+
+
+def _try(
+    kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
+) -> tuple[Any, Exception | None]:
+    """The outcome, and what the operation raised."""
     mode = fake_mode()
     try:
         fakes = {node: make_fake(meta, mode) for node, meta in inputs}
@@ -295,11 +324,11 @@ def _propagate(
             if now is not meta:
                 changes.append((index, now))
         written = changed_in_place(list(fakes.values()), before)
-        return wrapped, tuple(changes), results.views(), written
+        return (wrapped, tuple(changes), results.views(), written), None
     except (*DATA_DEPENDENT, _DataDependent) as error:
-        return f"!{error}"
+        return f"!{error}", None
     except Unsupported as error:
-        return f"?{error}"
+        return f"?{error}", None
     except Exception as error:  # whatever it is, the program gets it by running the operation for real
         depends = isinstance(error, RuntimeError) and "its data is not allocated yet" in str(error)
-        return f"{'!' if depends else 'x'}{type(error).__name__}: {error}"
+        return f"{'!' if depends else 'x'}{type(error).__name__}: {error}", None if depends else error

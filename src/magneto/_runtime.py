@@ -20,9 +20,11 @@ class Twin(torch.Tensor):
 
 def propagate(*args: Any) -> Any:
     """What an operation gives, from metadata alone."""
-    from magneto import _propagate  # rarely needed: most operations have a shape function in C
+    from magneto import _locks  # rarely needed: most operations have a shape function in C
 
-    with _propagate.alone():
+    with _locks.compile_lock():
+        from magneto import _propagate
+
         return _propagate.propagate(*args)
 
 

@@ -25,8 +25,9 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._sympy.printers import PythonPrinter
 
-from magneto import _core, _propagate
+from magneto import _core, _locks, _propagate
 from magneto._graph import InputSource
+from magneto._propagate import quiet
 
 _MEMOS = ("nonzero_memo", "item_memo", "unique_memo", "unique_consecutive_memo")
 
@@ -87,8 +88,10 @@ class Session:
             (result, changes, views, written, fakes of the inputs, fakes of the results or None, bindings), or a text
             as `_propagate.propagate` gives it.
         """
-        with _propagate.alone():
+        with _locks.compile_lock():
+            was_quiet = quiet.on
             try:
+                quiet.on = True
                 return self._run(kind, target, args, kwargs or {}, inputs, numbers)
             except (
                 GuardOnDataDependentSymNode,
@@ -104,6 +107,8 @@ class Session:
                     numbers and (not inputs or "Sym" in str(error))
                 )
                 return f"{'!' if symbols else 'x'}{type(error).__name__}: {_first_line(error)}"
+            finally:
+                quiet.on = was_quiet
 
     def _run(
         self, kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, numbers: Any
@@ -185,7 +190,7 @@ class Session:
 
     def evaluate(self, number: Any) -> Any:
         """The value of a number if it is known without its data; else a text that says what is not known."""
-        with _propagate.alone():
+        with _locks.compile_lock():
             try:
                 return (guard_scalar(number),)
             except GuardOnDataDependentSymNode as error:

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch._C import _TorchDispatchModeKey as TorchDispatchModeKey
 from torch.nn import attention
 from torch.utils._device import DeviceContext
 
@@ -466,14 +467,24 @@ def _function_modes() -> Any:
     return tuple(modes)
 
 
-_READERS: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
+def _pop_modes(count: int) -> None:
+    """Leave the dispatch modes that an interrupt has left open: there may be no more than `count`."""
+    keys = (TorchDispatchModeKey.FAKE, TorchDispatchModeKey.PROXY, TorchDispatchModeKey.FUNCTIONAL)
+    for key in keys:
+        if torch._C._len_torch_dispatch_stack() > count:
+            torch._C._unset_dispatch_mode(key)
+    while torch._C._len_torch_dispatch_stack() > count:
+        torch._C._pop_torch_dispatch_stack()
+
+
+_READERS: list[tuple[Callable[[], Any], Callable[[Any], None] | None]] = [
     (torch.is_grad_enabled, torch._C._set_grad_enabled),
-    (torch.is_inference_mode_enabled, lambda value: None),
+    (torch.is_inference_mode_enabled, None),
     (torch.get_default_dtype, torch.set_default_dtype),
     (_autocast, _set_autocast),
-    (torch._C._get_deterministic_algorithms, lambda value: None),
-    (_function_modes, lambda value: None),
-    (torch._C._len_torch_dispatch_stack, lambda value: None),
+    (torch._C._get_deterministic_algorithms, None),
+    (_function_modes, None),
+    (torch._C._len_torch_dispatch_stack, _pop_modes),
 ]
 
 
@@ -488,13 +499,6 @@ _WORDS: dict[Any, tuple[Any, ...]] = {
     _function_modes: ((),),
     torch._C._len_torch_dispatch_stack: (0,),
 }
-
-
-def _restore(state: tuple[Any, ...]) -> None:
-    """Put torch's global state back to what a capture found."""
-    for (read, write), value in zip(_READERS, state, strict=True):
-        if read() != value:
-            write(value)
 
 
 def _hold_casts(hold: bool) -> None:
@@ -648,7 +652,7 @@ def tables() -> dict[str, Any]:
         },
         "state_readers": [read for read, _ in _READERS],
         "state_words": [_WORDS.get(read) for read, _ in _READERS],
-        "restore_state": _restore,
+        "state_writers": [write for _, write in _READERS],
         "hold_casts": _hold_casts,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "setters": _SETTERS,

@@ -1,0 +1,212 @@
+/* What must be right again after an interrupt or a fork.
+ *
+ * A signal handler may raise between any two instructions of Python code, so code in Python can't be relied on to put
+ * things back. C code can: signals are served by interpreters only, between instructions.
+ *
+ * A fork copies only the thread that forks. Locks that other threads hold would never be free in the child; so the thread
+ * that forks takes them first, which also means that nobody is in the middle of what they protect. It waits for a bounded
+ * time, since whoever holds one may wait for it; a lock that it does not get by then is made anew in the child. */
+#include "recover.h"
+
+#include "place.h"
+
+/* ---- torch's state ---- */
+
+enum { TRIES = 4 };
+
+/* Keeps the first of the exceptions that are raised one after the other. */
+static void
+keep_first(PyObject **type, PyObject **value, PyObject **traceback)
+{
+    if (*type == NULL) {
+        PyErr_Fetch(type, value, traceback);
+    }
+    PyErr_Clear();
+}
+
+/* Sets one item. 1 if it has the value now, 0 if it has to be tried again, with or without an exception. */
+static int
+set_item(PyObject *reader, PyObject *writer, PyObject *value)
+{
+    PyObject *found = PyObject_CallNoArgs(reader);
+    int same = found == NULL ? -1 : PyObject_RichCompareBool(found, value, Py_EQ);
+    Py_XDECREF(found);
+    if (same == 0) {
+        Py_XDECREF(PyObject_CallOneArg(writer, value));
+    }
+    return same > 0;
+}
+
+int
+mg_recover_state(PyObject *readers, PyObject *writers, PyObject *state)
+{
+    PyObject *type = NULL, *value = NULL, *traceback = NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state); i++) {
+        PyObject *reader = PyList_GET_ITEM(readers, i), *writer = PyList_GET_ITEM(writers, i);
+        for (int k = 0; k < TRIES && writer != Py_None; k++) {
+            int done = set_item(reader, writer, PyTuple_GET_ITEM(state, i));
+            keep_first(&type, &value, &traceback);
+            if (done) {
+                break;
+            }
+        }
+    }
+    PyErr_Restore(type, value, traceback);
+    return type == NULL ? MG_OK : MG_ERR;
+}
+
+/* ---- interrupts ---- */
+
+int
+mg_recover_interrupt(MgCapture *capture)
+{
+    PyObject *type, *value, *traceback;
+    mg_recover_frames();
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (value != NULL && traceback != NULL) {
+        PyException_SetTraceback(value, traceback);
+    }
+    if (value != NULL) {
+        Py_XSETREF(capture->interrupt, value);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return mg_capture_abort(capture, MG_REASON_EXCEPTION, "raised by a signal handler");
+}
+
+void
+mg_recover_frames(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    for (PyObject *at = traceback; at != NULL && PyTraceBack_Check(at);
+         at = (PyObject *)((PyTracebackObject *)at)->tb_next) {
+        PyFrameObject *frame = ((PyTracebackObject *)at)->tb_frame;
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        if (mg_place_of(code) != MG_PLACE_USER) {
+            Py_XDECREF(PyObject_CallMethod((PyObject *)frame, "clear", NULL));
+            PyErr_Clear(); /* it is still being executed */
+        }
+        Py_DECREF(code);
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+/* ---- locks and forks ---- */
+
+static PyObject *kept_locks; /* strong: a list of threading.RLocks */
+
+/* 1 if this thread holds a lock, 0 if not, -1 with an exception. */
+static int
+is_owned(PyObject *lock)
+{
+    PyObject *owned = PyObject_CallMethod(lock, "_is_owned", NULL);
+    int result = owned == NULL ? -1 : PyObject_IsTrue(owned);
+    Py_XDECREF(owned);
+    return result;
+}
+
+static PyObject *
+before_fork(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(kept_locks); i++) {
+        PyObject *got = PyObject_CallMethod(PyList_GET_ITEM(kept_locks, i), "acquire", "id", 1, 1.0);
+        if (got == NULL) { /* interrupted: the fork can't be stopped */
+            PyErr_WriteUnraisable(NULL);
+        }
+        Py_XDECREF(got);
+    }
+    Py_RETURN_NONE;
+}
+
+/* Lets go of what before_fork took: had it not got a lock, this thread would not have it. */
+static PyObject *
+after_fork(PyObject *module, PyObject *is_child)
+{
+    (void)module;
+    for (Py_ssize_t i = PyList_GET_SIZE(kept_locks); i-- > 0;) {
+        PyObject *lock = PyList_GET_ITEM(kept_locks, i);
+        int owned = is_owned(lock);
+        PyObject *done = owned > 0                            ? PyObject_CallMethod(lock, "release", NULL)
+                         : owned == 0 && is_child == Py_True ? PyObject_CallMethod(lock, "_at_fork_reinit", NULL)
+                                                             : NULL;
+        Py_XDECREF(done);
+        if (PyErr_Occurred()) {
+            PyErr_WriteUnraisable(lock);
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+after_fork_in_parent(PyObject *module, PyObject *unused)
+{
+    (void)unused;
+    return after_fork(module, Py_False);
+}
+
+static PyObject *
+after_fork_in_child(PyObject *module, PyObject *unused)
+{
+    (void)unused;
+    return after_fork(module, Py_True);
+}
+
+static PyMethodDef fork_functions[] = {
+    {"before_fork", before_fork, METH_NOARGS, NULL},
+    {"after_fork_in_parent", after_fork_in_parent, METH_NOARGS, NULL},
+    {"after_fork_in_child", after_fork_in_child, METH_NOARGS, NULL},
+};
+
+/* Has CPython call the functions above. MG_OK or MG_ERR. */
+static int
+register_functions(void)
+{
+    PyObject *before = PyCFunction_New(&fork_functions[0], NULL);
+    PyObject *parent = PyCFunction_New(&fork_functions[1], NULL);
+    PyObject *child = PyCFunction_New(&fork_functions[2], NULL);
+    PyObject *os = PyImport_ImportModule("os");
+    PyObject *function = os == NULL ? NULL : PyObject_GetAttrString(os, "register_at_fork");
+    PyObject *none = PyTuple_New(0), *done = NULL;
+    PyObject *names = before == NULL || parent == NULL || child == NULL
+                          ? NULL
+                          : Py_BuildValue("{sOsOsO}", "before", before, "after_in_parent", parent, "after_in_child", child);
+    if (function != NULL && none != NULL && names != NULL) {
+        done = PyObject_Call(function, none, names);
+    }
+    Py_XDECREF(before);
+    Py_XDECREF(parent);
+    Py_XDECREF(child);
+    Py_XDECREF(os);
+    Py_XDECREF(function);
+    Py_XDECREF(none);
+    Py_XDECREF(names);
+    Py_XDECREF(done);
+    return done == NULL ? MG_ERR : MG_OK;
+}
+
+PyObject *
+mg_recover_keep_at_fork(PyObject *module, PyObject *lock)
+{
+    (void)module;
+    if (kept_locks == NULL) {
+        PyObject *locks = PyList_New(0);
+        if (locks == NULL) {
+            return NULL;
+        }
+        kept_locks = locks;
+        if (register_functions() < 0) {
+            Py_CLEAR(kept_locks);
+            return NULL;
+        }
+    }
+    int known = PySequence_Contains(kept_locks, lock);
+    if (known < 0 || (known == 0 && PyList_Append(kept_locks, lock) < 0)) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,22 @@
+/* What must be right again after an interrupt or a fork: torch's state, frames that hold managers open, locks. */
+#ifndef MG_RECOVER_H
+#define MG_RECOVER_H
+
+#include "capture.h"
+
+/* Sets what torch's state is made of: for each item of `readers`, calls that of `writers` with the value in `state` if it
+ * reads another. All are set, whatever a signal handler raises meanwhile. MG_ERR with what was raised first. */
+int mg_recover_state(PyObject *readers, PyObject *writers, PyObject *state);
+
+/* Has the exception that is set, raised by Python code that the core has called, end the capture and go to the caller of
+ * the compiled callable, past all handlers of captured code. Gives MG_ERR. */
+int mg_recover_interrupt(MgCapture *capture);
+
+/* Empties the frames of torch's and our own code in the traceback of the exception that is set: context managers that an
+ * interrupt has left open are closed now, and not when somebody drops the exception. */
+void mg_recover_frames(void);
+
+/* Python: keep_at_fork(lock). */
+PyObject *mg_recover_keep_at_fork(PyObject *module, PyObject *lock);
+
+#endif
