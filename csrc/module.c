@@ -374,9 +374,10 @@ core_reasons(PyObject *module, PyObject *unused)
     return dict;
 }
 
-PyDoc_STRVAR(keep_at_fork_doc, "keep_at_fork(lock, /)\n--\n\n"
-                               "Have a thread that forks wait, for a second at most, until it gets this RLock, and let go of "
-                               "it afterwards; if it does not get it, it is free in the child.");
+PyDoc_STRVAR(keep_at_fork_doc,
+             "keep_at_fork(lock, /)\n--\n\n"
+             "Have a thread that forks wait, for a second at most, until it gets this RLock, and let go of "
+             "it afterwards; if it does not get it, it is free in the child.");
 
 static PyMethodDef core_methods[] = {
     {"configure", core_configure, METH_VARARGS, configure_doc},

@@ -131,7 +131,7 @@ after_fork(PyObject *module, PyObject *is_child)
     for (Py_ssize_t i = PyList_GET_SIZE(kept_locks); i-- > 0;) {
         PyObject *lock = PyList_GET_ITEM(kept_locks, i);
         int owned = is_owned(lock);
-        PyObject *done = owned > 0                            ? PyObject_CallMethod(lock, "release", NULL)
+        PyObject *done = owned > 0                           ? PyObject_CallMethod(lock, "release", NULL)
                          : owned == 0 && is_child == Py_True ? PyObject_CallMethod(lock, "_at_fork_reinit", NULL)
                                                              : NULL;
         Py_XDECREF(done);
@@ -172,9 +172,10 @@ register_functions(void)
     PyObject *os = PyImport_ImportModule("os");
     PyObject *function = os == NULL ? NULL : PyObject_GetAttrString(os, "register_at_fork");
     PyObject *none = PyTuple_New(0), *done = NULL;
-    PyObject *names = before == NULL || parent == NULL || child == NULL
-                          ? NULL
-                          : Py_BuildValue("{sOsOsO}", "before", before, "after_in_parent", parent, "after_in_child", child);
+    PyObject *names =
+        before == NULL || parent == NULL || child == NULL
+            ? NULL
+            : Py_BuildValue("{sOsOsO}", "before", before, "after_in_parent", parent, "after_in_child", child);
     if (function != NULL && none != NULL && names != NULL) {
         done = PyObject_Call(function, none, names);
     }

@@ -291,7 +291,7 @@ evaluate(MgCapture *capture, PyObject *object)
         mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, "%U", found);
         Py_DECREF(found);
     }
-    else {
+    else if (!PyErr_ExceptionMatches(PyExc_Exception)) { /* a division by zero is the program's */
         mg_recover_interrupt(capture);
     }
     return NULL;

@@ -21,7 +21,8 @@ from magneto import _backends, _locks, _propagate
 SERVED_AFTER = frozenset(
     dis.opmap[name]
     for name in (
-        "RESUME", "CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE",
+        "RESUME", "CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "POP_JUMP_BACKWARD_IF_TRUE",
+        "POP_JUMP_BACKWARD_IF_FALSE",
     )
 )  # fmt: skip
 """Behind these instructions CPython serves signals."""

@@ -2,8 +2,8 @@
 
     python tests/stress/soak.py --minutes 60 --seed 1
 
-Every result is compared with eager's. A hang ends in the stacks of all threads and an error. What a signal handler raises
-may end any call of the main thread; the next one must be right, with torch's state as it was.
+Every result is compared with eager's. A hang ends in the stacks of all threads and an error. What a signal handler
+raises may end any call of the main thread; the next one must be right, with torch's state as it was.
 """
 
 from __future__ import annotations
@@ -283,7 +283,8 @@ class Soak:
             raise AssertionError(self.errors[0])
         check_state()
         print(
-            f"{turns} turns, {self.raised} interrupts raised, {self.received} received, {self.forks} forks, seed {self.seed}",
+            f"{turns} turns, {self.raised} interrupts raised, {self.received} received, {self.forks} forks, "
+            f"seed {self.seed}",
             flush=True,
         )
 
