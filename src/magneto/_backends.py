@@ -7,7 +7,6 @@ import itertools
 import logging
 import random
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from torch._guards import (
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from magneto import _control, _core, _graph, _locks, exc
+from magneto import _control, _core, _graph, _locks, _logs, exc
 from magneto._config import config
 
 log = logging.getLogger("magneto")
@@ -155,9 +154,10 @@ class Compiler:
         except Exception as error:
             if not config.suppress_errors:
                 raise exc.BackendCompilerFailed(self.backend, error) from error
-            text = f"the backend {exc.name_of(self.backend)!r} failed, and its graph runs without it: {error}"
-            warnings.warn(text, stacklevel=2)
-            log.debug("a backend failed", exc_info=error)
+            _logs.say(
+                log.warning, "the backend %r failed, and its graph runs without it: %s",
+                exc.name_of(self.backend), error, exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
+            )  # fmt: skip
             return None
         check = _guard_on_inputs(entry, context, inputs)
         compiled = _not_lazy(compiled)

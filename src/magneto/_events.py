@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 import traceback
-import warnings
 from typing import Any
 
 from magneto import _core, _logs, _stack, exc
@@ -67,7 +66,7 @@ class Observer:
             stats["calls_captured"] += operations
             stats["unique_graphs"] += 1
         self.seconds += seconds
-        self.writer.captured(entry, seconds)
+        _logs.say(self.writer.captured, entry, seconds)
 
     def stopped(
         self, outcome: str, name: str, text: str, detail: str | None, where: _stack.Stack | None
@@ -89,9 +88,9 @@ class Observer:
         if self.reasons is not None:
             self.reasons.append(reason)
         if name not in OWN_ERRORS:
-            self.writer.stopped("error" if self.fullgraph else outcome, reason)
+            _logs.say(self.writer.stopped, "error" if self.fullgraph else outcome, reason)
         if name in OWN_ERRORS:
-            log.debug("%s is run in CPython: %s", self.name, reason)
+            _logs.say(log.debug, "%s is run in CPython: %s", self.name, reason)
             return
         if self.fullgraph or outcome == "error":
             counters["unimplemented"][text] += 1
@@ -99,24 +98,24 @@ class Observer:
         what = "the graph of %s ends: %s" if outcome == "break" else "%s is run in CPython: %s"
         if config.verbose:
             frames = _stack.format_frames(reason.user_stack)
-            log.warning(what + "\n%s%s", self.name, reason, frames, reason.hint)
+            _logs.say(log.warning, what + "\n%s%s", self.name, reason, frames, reason.hint)
         else:
-            log.info(what, self.name, reason)
+            _logs.say(log.info, what, self.name, reason)
 
     def missed(self, texts: list[str], at_limit: bool) -> bool:
         """A call fits no entry. True if this need not be told again at this limit."""
         guard = texts[0] if texts else ""
         self.recompiled = True
         if not at_limit:
-            self.writer.missed(texts)
+            _logs.say(self.writer.missed, texts)
             for text in texts:
                 count("recompiles", text)
             if config.error_on_recompile:
                 raise exc.RecompileError(
                     f"{self.name} would be captured again, because this does not hold:\n{_list(texts)}"
                 )
-            log.log(
-                logging.WARNING if config.verbose else logging.INFO,
+            _logs.say(
+                log.log, logging.WARNING if config.verbose else logging.INFO,
                 "%s is captured again, because this does not hold:\n%s", self.name, _list(texts),
             )  # fmt: skip
             return False
@@ -127,20 +126,20 @@ class Observer:
         counters["unimplemented"]["recompile_limit"] += 1
         if self.fullgraph or config.fail_on_recompile_limit_hit:
             raise exc.FailOnRecompileLimitHit(text)
-        warnings.warn(
-            f"{text}. Such calls run in eager from now on. Keep what the guard names the same from call to call, or "
-            "raise the limit; magneto.cache_entries() shows all guards.",
-            stacklevel=_level_of_caller(),
-        )
+        _logs.say(
+            log.warning,
+            "%s. Such calls run in eager from now on. Keep what the guard names the same from call to call, or raise "
+            "the limit; magneto.cache_entries() shows all guards. The call is at %s.", text, _caller(),
+        )  # fmt: skip
         return True
 
 
-def _level_of_caller() -> int:
-    """The stack level, for a warning by our caller, of the line that called a compiled function."""
-    level, frame = 2, sys._getframe(2)
+def _caller() -> str:
+    """The line that called a compiled function, for our caller to name."""
+    frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
-        level, frame = level + 1, frame.f_back
-    return level
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def count(group: str, text: str) -> None:

@@ -5,9 +5,13 @@ Levels, handlers and formats are those that the user has set up for torch.compil
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import logging
+import sys
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,6 +34,17 @@ def artifact(name: str) -> logging.Logger:
 def is_on(name: str) -> bool:
     """Whether anyone wants to read this artifact."""
     return artifact(name).isEnabledFor(logging.DEBUG)
+
+
+def say(write: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    """Call what writes to a log. What a handler or a filter of the user's raises does not end the call that is told of:
+    it is printed, as `logging` does with errors of its own handlers."""
+    try:
+        write(*args, **kwargs)
+    except Exception:
+        if logging.raiseExceptions and sys.stderr is not None:
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write("--- Logging error ---\n" + traceback.format_exc())
 
 
 class Writer:

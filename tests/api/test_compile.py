@@ -385,21 +385,55 @@ class Adds(torch.nn.Module):
 
 
 @pytest.mark.parametrize("what", [lambda x, n: x + n, Adds()])
-def test_recompile_limit_warns_once_and_names_the_guard(what):
+def test_recompile_limit_is_logged_once_and_names_the_guard(what, caplog):
     f = magneto.compile(what, backend="eager")
     x = torch.ones(1)
-    with magneto.config.patch(recompile_limit=2):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            for n in range(6):
-                assert f(x, n).item() == 1 + n
-        assert len(caught) == 1
-        assert "L['n'] ==" in str(caught[0].message)
-        assert "recompile_limit" in str(caught[0].message)
-        line = test_recompile_limit_warns_once_and_names_the_guard.__code__.co_firstlineno + 8
-        assert (caught[0].filename, caught[0].lineno) == (__file__, line)
+    with magneto.config.patch(recompile_limit=2), warnings.catch_warnings():
+        warnings.simplefilter("error")  # a program that is right does not raise
+        for n in range(6):
+            assert f(x, n).item() == 1 + n
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("magneto", "WARNING")
+    assert "L['n'] ==" in record.getMessage()
+    assert "recompile_limit" in record.getMessage()
+    line = test_recompile_limit_is_logged_once_and_names_the_guard.__code__.co_firstlineno + 7
+    assert f"{__file__}:{line}" in record.getMessage()
     assert captured(f) == 2
     assert sum(magneto.counters["recompiles"].values()) > 0
+
+
+class Raises(logging.Handler):
+    """A handler that has an error of its own."""
+
+    def emit(self, record):
+        raise ZeroDivisionError("in a handler")
+
+
+def test_a_handler_that_raises_does_not_end_the_call(capsys, monkeypatch):
+    def backend(module, inputs):
+        raise ValueError("too hard")
+
+    def breaks(x, n):
+        x = x + n
+        eval("x")
+        return x
+
+    log, handler = logging.getLogger("magneto"), Raises()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        with magneto.config.patch(recompile_limit=2, suppress_errors=True):
+            for f in (magneto.compile(breaks, backend="eager"), magneto.compile(breaks, backend=backend)):
+                for n in range(4):
+                    assert f(torch.ones(1), n).item() == 1 + n
+        assert "in a handler" in capsys.readouterr().err
+        monkeypatch.setattr(logging, "raiseExceptions", False)
+        assert magneto.compile(breaks, backend="eager")(torch.ones(1), 1).item() == 2
+        assert capsys.readouterr().err == ""
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def test_recompile_limit_with_fullgraph_raises():
