@@ -8,6 +8,7 @@
  * time, since whoever holds one may wait for it; a lock that it does not get by then is made anew in the child. */
 #include "recover.h"
 
+#include "aside.h"
 #include "place.h"
 
 /* ---- torch's state ---- */
@@ -169,7 +170,7 @@ register_functions(void)
     PyObject *before = PyCFunction_New(&fork_functions[0], NULL);
     PyObject *parent = PyCFunction_New(&fork_functions[1], NULL);
     PyObject *child = PyCFunction_New(&fork_functions[2], NULL);
-    PyObject *os = PyImport_ImportModule("os");
+    PyObject *os = mg_aside_import("os");
     PyObject *function = os == NULL ? NULL : PyObject_GetAttrString(os, "register_at_fork");
     PyObject *none = PyTuple_New(0), *done = NULL;
     PyObject *names =
