@@ -1315,6 +1315,21 @@ mg_record_check(MgCapture *capture, PyObject *target, PyObject *condition, PyObj
     return result;
 }
 
+/* 1 if metadata alone decides whether a tensor has an item: the key is made of numbers, slices, None and Ellipsis. */
+static int
+is_plain_key(PyObject *key)
+{
+    if (!PyTuple_CheckExact(key)) {
+        return PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_None || key == Py_Ellipsis;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+        if (PyTuple_CheckExact(PyTuple_GET_ITEM(key, i)) || !is_plain_key(PyTuple_GET_ITEM(key, i))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 PyObject *
 mg_record_getitem(MgCapture *capture, PyObject *twin, PyObject *key)
 {
@@ -1329,7 +1344,7 @@ mg_record_getitem(MgCapture *capture, PyObject *twin, PyObject *key)
         return row;
     }
     PyObject *result = record_operator(capture, "getitem", args, 2);
-    if (result != NULL && capture->node_count > before) {
+    if (result != NULL && capture->node_count > before && is_plain_key(key)) {
         capture->nodes[capture->node_count - 1].is_part = 1; /* left out if nobody uses it */
     }
     return result;

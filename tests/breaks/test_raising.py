@@ -27,6 +27,39 @@ f(X, torch.tensor([0, 1]))
 f(X, torch.tensor([0, 7]))
 f(X, torch.tensor([1, 1]))
 f(Y, torch.tensor([5]))
+### an item that nobody uses, by a tensor
+def f(x, i):
+    try:
+        x[i]
+    except IndexError:
+        return x * 2
+    return x - 1
+---
+f(X, torch.tensor([0, 1]))
+f(X, torch.tensor([0, 7]))
+f(X, torch.tensor([1, 1]))
+### an item that nobody uses, by a list, in a tuple
+def f(x, i):
+    try:
+        x[:, [0, i]]
+    except IndexError:
+        return x * 2
+    return x - 1
+---
+f(X, 1)
+f(X, 9)
+f(X, -9)
+f(torch.empty(3, 0), 0)
+### an item that nobody uses, by a mask
+def f(x, i):
+    try:
+        x[i], x[None, i]
+    except IndexError:
+        return x * 2
+    return x - 1
+---
+f(X, X > 0)
+f(X, torch.ones(X.shape[0] + 1, dtype=torch.bool))
 ### effects before the error stay, those behind it do not come
 log, table = [], {}
 def f(x, i):
