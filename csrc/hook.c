@@ -99,16 +99,30 @@ is_worth_watching(MgFrame *frame)
     return place == MG_PLACE_USER || place == MG_PLACE_MODULES;
 }
 
+/* 1 if a frame's code runs uncaptured in a capture. An exception that is thrown into the frame stays. */
+static int
+is_apart(MgFrame *frame)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int apart = mg_rules_is_apart((PyObject *)frame->f_func);
+    PyErr_Restore(type, value, traceback);
+    return apart;
+}
+
 /* A frame below code that a compiled callable has left to CPython. */
 static PyObject *
 eval_watched(PyThreadState *tstate, MgFrame *frame, int throwflag)
 {
     PyObject *owner = thread.owner, *spared = thread.spared;
+    PyObject *type, *value, *traceback; /* what is thrown into a generator */
+    PyErr_Fetch(&type, &value, &traceback);
     thread.owner = NULL; /* the judge's own frames are not watched */
     MgMark mark = mg_rules_watched((PyObject *)frame->f_func);
     thread.owner = owner;
+    PyObject *inner = mark == MG_MARK_DISABLED ? mg_control_spared(frame->f_func) : NULL;
+    PyErr_Restore(type, value, traceback);
     if (mark == MG_MARK_DISABLED) {
-        PyObject *inner = mg_control_spared(frame->f_func);
         thread.owner = inner == NULL ? NULL : owner;
         thread.spared = inner; /* that of the wrapper's function is left alone too; what it calls is watched */
         PyObject *result = pass_on(tstate, frame, throwflag, hook.below);
@@ -131,7 +145,7 @@ hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
         return mg_interp_resume(tstate, frame, exit, index);
     }
     MgCapture *capture = mg_capture_active();
-    if (capture != NULL && MG_UNLIKELY(mg_rules_is_apart((PyObject *)frame->f_func))) {
+    if (capture != NULL && MG_UNLIKELY(is_apart(frame))) {
         mg_aside_suspend(capture);
         PyObject *result = pass_on(tstate, frame, throwflag, hook.below);
         mg_aside_resume(capture);

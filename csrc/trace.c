@@ -185,8 +185,21 @@ mg_trace_enter(MgCapture *capture, MgFrame *frame)
 #if MG_CHECKS
     mg_aside_check(capture);
 #endif
+    PyObject *type, *value, *traceback; /* what is thrown into a generator */
+    PyErr_Fetch(&type, &value, &traceback);
     int result = capture->root == NULL ? mg_world_enter_root(capture, frame) : mg_world_enter_frame(capture, frame);
-    return result == MG_OK && capture->finalizers > 0 ? note_object(capture, frame) : result;
+    if (result == MG_OK && capture->finalizers > 0) {
+        result = note_object(capture, frame);
+    }
+    if (result == MG_OK) {
+        PyErr_Restore(type, value, traceback);
+    }
+    else {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+    }
+    return result;
 }
 
 /* 1 if code may run when this object goes: its finalizer, or handlers of a generator (or of one that it gives from) that is

@@ -60,6 +60,45 @@ def f(x, i):
 ---
 f(X, X > 0)
 f(X, torch.ones(X.shape[0] + 1, dtype=torch.bool))
+### an exception is thrown into a generator that no_grad drives
+log = []
+@torch.no_grad()
+def items(x):
+    while True:
+        try:
+            x = (yield x * 2) + 1
+        except ValueError as error:
+            log.append((str(error), torch.is_grad_enabled()))
+        except KeyError:
+            raise LookupError("other") from None
+def f(x, kind):
+    steps = items(x)
+    out = [next(steps), steps.send(x), steps.throw(ValueError("a")), steps.send(x)]
+    try:
+        steps.throw(kind)
+    except kind as error:
+        log.append(type(error).__name__)
+    except LookupError as error:
+        log.append(repr(error))
+    return out, torch.is_grad_enabled()
+---
+f(X, KeyError)
+f(X, KeyError)
+f(X, IndexError)
+f(X, KeyboardInterrupt)
+### an exception is thrown into a generator below a break
+def items(x):
+    print("break")
+    try:
+        yield x
+    except ValueError as error:
+        yield str(error)
+def f(x):
+    steps = items(x + 1)
+    return next(steps) * 2, steps.throw(ValueError("a"))
+---
+f(X)
+f(Y)
 ### effects before the error stay, those behind it do not come
 log, table = [], {}
 def f(x, i):
