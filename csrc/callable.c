@@ -5,7 +5,9 @@
 #include "callable.h"
 
 #include "control.h"
+#include "deopt.h"
 #include "depth.h"
+#include "except.h"
 #include "hook.h"
 #include "layout.h"
 #include "recover.h"
@@ -209,10 +211,24 @@ run_check(MgCompiled *self, MgEntry *entry, PyObject *const *arguments, MgRegist
     return good == 1 ? mg_guard_run(&entry->guards, arguments, registers, &failed) : good;
 }
 
-/* Tries an entry of a list: 1 with its result, or NULL and *exit; 0 if it does not fit, 2 if the entries changed
- * meanwhile, 3 if CPython is to do what it does, -1. */
+/* How the run of an entry has ended, if not with a result. */
+typedef struct {
+    MgExit *exit;      /* owned: it stops at a break; or NULL */
+    MgEntry *entry;    /* strong: an operation of its graph has raised, the exception is set; or NULL */
+    MgFailure failure; /* owned: what there is by then */
+} Ending;
+
+static void
+ending_clear(Ending *ending)
+{
+    mg_replay_forget(&ending->failure);
+    Py_CLEAR(ending->entry);
+}
+
+/* Tries an entry of a list: 1 with its result, or NULL and *ending; 0 if it does not fit, 2 if the entries changed
+ * meanwhile, 3 if an operation of its graph has raised, -1. */
 static int
-try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *arguments, PyObject **result, MgExit **exit)
+try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *arguments, PyObject **result, Ending *ending)
 {
     int failed = -1;
     MgEntry *entry = (MgEntry *)Py_NewRef((PyObject *)entries[index]);
@@ -238,8 +254,11 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
             memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)index);
             entries[0] = entry;
         }
-        *result = mg_entry_run(entry, &registers, (PyObject *)self, exit);
-        good = MG_LIKELY(*result != NULL || *exit != NULL) || PyErr_Occurred() ? 1 : 3;
+        *result = mg_entry_run(entry, &registers, (PyObject *)self, &ending->exit, &ending->failure);
+        if (MG_UNLIKELY(ending->failure.values != NULL)) {
+            ending->entry = (MgEntry *)Py_NewRef((PyObject *)entry);
+            good = 3;
+        }
         if (MG_UNLIKELY(start != 0)) {
             entry->profile.whole += mg_entry_clock() - start;
         }
@@ -280,15 +299,14 @@ check_decision(MgEntry **entries, int entry_count, MgEntry **candidates, int cou
     return MG_OK;
 }
 
-/* Finds an entry whose guards hold and runs it. The result, or NULL and *exit; *found says whether there was one, and is 2
- * if the entries changed meanwhile: then it must be tried again; 3 if CPython is to make the call. */
+/* Finds an entry whose guards hold and runs it. The result, or NULL and *ending; *found says whether there was one, and is
+ * 2 if the entries changed meanwhile: then it must be tried again; 3 if an operation of its graph has raised. */
 static PyObject *
 try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *decision, PyObject *const *arguments,
-            int *found, MgExit **exit)
+            int *found, Ending *ending)
 {
     PyObject *result = NULL;
     *found = 0;
-    *exit = NULL;
     if (entry_count >= MG_DISPATCH_FROM) {
         if (MG_UNLIKELY(decision->changes != self->changes + 1)) {
             mg_dispatch_free(decision->dispatch);
@@ -306,7 +324,7 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *de
             }
             for (int i = 0; i < count; i++) {
                 int runs_code = candidates[i]->check != NULL || candidates[i]->guards.registered != NULL;
-                int good = try_entry(self, candidates, i, arguments, &result, exit);
+                int good = try_entry(self, candidates, i, arguments, &result, ending);
                 if (good != 0) {
                     *found = good;
                     return result;
@@ -319,7 +337,7 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *de
         }
     }
     for (int i = 0; i < entry_count; i++) {
-        int good = try_entry(self, entries, i, arguments, &result, exit);
+        int good = try_entry(self, entries, i, arguments, &result, ending);
         if (good != 0) {
             *found = good;
             return result;
@@ -330,17 +348,16 @@ try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *de
 
 /* The same for the callable's own entries, if they are still those of the code that the arguments were bound for. */
 static PyObject *
-try_own(MgCompiled *self, PyObject *code, PyObject *const *arguments, int *found, MgExit **exit)
+try_own(MgCompiled *self, PyObject *code, PyObject *const *arguments, int *found, Ending *ending)
 {
     PyObject *result = NULL;
     int tries = 0;
     *found = 0;
-    *exit = NULL;
     do {
         if (MG_UNLIKELY(self->code != code)) {
             return NULL;
         }
-        result = try_entries(self, self->entries, self->entry_count, &self->decision, arguments, found, exit);
+        result = try_entries(self, self->entries, self->entry_count, &self->decision, arguments, found, ending);
     } while (MG_UNLIKELY(*found == 2) && ++tries < 100);
     *found = *found == 2 ? 0 : *found;
     return result;
@@ -503,6 +520,8 @@ typedef struct {
     Stop why;             /* out: why it stopped */
     PyObject *untold; /* in: codes that are told that they are not compiled, or NULL; who made it says who owns it */
     int failed;       /* out: an operation failed, or a transform was met, in code that was told that it is compiled */
+    int stop_node;    /* in: stop before this node is recorded; one more than its number, 0 for none */
+    const MgTable *metas; /* in: borrowed: the call is under way, and its tensors had this metadata before; or NULL */
 } Try;
 
 /* An entry, or NULL: with an exception, or without one if nothing came of it. */
@@ -518,7 +537,9 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
         return NULL;
     }
     mg_collections_hold(); /* what it leaves in cycles must not be finalized before it is marked, when the capture is freed */
-    capture->can_break = self->breaks && !self->fullgraph;
+    capture->can_break = (self->breaks && !self->fullgraph) || try->metas != NULL;
+    capture->metas = try->metas;
+    capture->stop_node = try->stop_node;
     capture->stop = stop;
     capture->stop_reason = try->stop_reason;
     capture->untold = try->untold;
@@ -541,8 +562,8 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     if (raised && capture->can_break && capture->interrupt == NULL && capture->node_count > 0) {
         try->stop = capture->raised; /* again, up to there: what comes before is captured */
     }
-    int strict =
-        capture->reason == MG_REASON_FORBIDDEN || (result == NULL && can_break && mg_control_error_on_break(capture));
+    int strict = capture->reason == MG_REASON_FORBIDDEN ||
+                 (result == NULL && can_break && try->metas == NULL && mg_control_error_on_break(capture));
     can_break = can_break && !strict;
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
@@ -673,7 +694,7 @@ capture_before(MgCompiled *self, const Subject *subject, const Try *before)
 {
     enum { LIMIT = 16 };
     MgEntry *best = NULL;
-    Try try = {.untold = before->untold};
+    Try try = {.untold = before->untold, .metas = before->metas, .stop_node = before->stop_node};
     long low = 0, high = before->lost;
     for (int i = 0; i < LIMIT && high - low > 1 && !PyErr_Occurred(); i++) {
         try.stop = low + (high - low) / 2;
@@ -760,6 +781,68 @@ capture_subject(MgCompiled *self, const Subject *subject)
     return entry;
 }
 
+/* ---- operations that raise ---- */
+
+/* Captures a call once more, up to the operation that has raised. A new entry that stops there, or at an earlier place; or
+ * NULL, perhaps with an exception. */
+static MgEntry *
+capture_up_to(MgCompiled *self, const Subject *subject, const Ending *ending)
+{
+    MgTable metas = {0};
+    PyObject *untold = Py_XNewRef(self->untold);
+    Try try = {
+        .stop_node = ending->failure.node + 1, .stop_reason = MG_REASON_FAULT, .untold = untold, .metas = &metas};
+    Subject same = *subject;
+    same.changing = (MgPaths){.count = 0};
+    MgEntry *stop = NULL;
+    if (mg_deopt_metas(ending->entry, &ending->failure, &metas) == MG_OK) {
+        stop = capture_until(self, &same, &try);
+        if (stop == NULL && try.lost > 0 && !PyErr_Occurred()) {
+            stop = capture_before(self, &same, &try);
+        }
+    }
+    stop_clear(&try.why);
+    mg_table_free(&metas);
+    Py_XDECREF(untold);
+    if (stop != NULL && stop->frames == NULL) {
+        Py_CLEAR(stop);
+    }
+    return stop;
+}
+
+/* An operation of a graph has raised: the program goes on there, with the error. 1 with ending->exit; 0 without an
+ * exception if CPython is to make the call; -1 with the operation's exception. */
+static int
+deoptimise(MgCompiled *self, const Subject *subject, PyObject *const *arguments, Ending *ending)
+{
+    PyObject *error = mg_except_take(PyThreadState_Get());
+    MgEntry *entry = ending->entry;
+    MgEntry *stop = (MgEntry *)Py_XNewRef((PyObject *)mg_deopt_find(entry, ending->failure.node));
+    int done = 0;
+    if (stop != NULL) {
+        done = mg_deopt_run(entry, &ending->failure, stop, arguments, error, (PyObject *)self, &ending->exit);
+    }
+    if (done == 0 && !PyErr_Occurred()) {
+        Py_XSETREF(stop, capture_up_to(self, subject, ending));
+        if (stop != NULL && mg_deopt_keep(entry, ending->failure.node, stop) > 0) {
+            done = mg_deopt_run(entry, &ending->failure, stop, arguments, error, (PyObject *)self, &ending->exit);
+        }
+    }
+    Py_XDECREF(stop);
+    PyErr_Clear(); /* the operation's is the one to be told of */
+    if (done == 0) {
+        int repeats =
+            PyErr_GivenExceptionMatches(error, PyExc_Exception) && mg_deopt_is_repeatable(entry, &ending->failure, 0);
+        done = repeats ? 0 : -1;
+    }
+    if (done < 0) {
+        mg_except_restore(Py_NewRef(error));
+    }
+    Py_DECREF(error);
+    ending_clear(ending);
+    return done;
+}
+
 /* Tells Python why no entry fits; it may raise. 1 if it does not want to hear it again, 0, or -1. */
 static int
 tell_miss(MgCompiled *self, PyObject *const *arguments, int limit)
@@ -793,12 +876,34 @@ is_strict(MgStance stance)
     return stance == MG_STANCE_FAIL_ON_RECOMPILE || stance == MG_STANCE_SKIP_GUARDS;
 }
 
+/* 1 if hooks of the program's get the tensors that are saved for backward: code may look at what they do, operation by
+ * operation. Those that torch itself sets, for checkpoints say, tell the program nothing. 0 or -1. */
+static int
+has_saving_hooks(void)
+{
+    static PyObject *top; /* strong */
+    if (top == NULL) {
+        top = mg_aside_find("torch._C._autograd", "_top_saved_tensors_default_hooks");
+    }
+    PyObject *yes = Py_True, *hooks = top == NULL ? NULL : mg_aside_call(top, &yes, 1);
+    PyObject *pack = hooks != NULL && PyTuple_Check(hooks) ? PyTuple_GET_ITEM(hooks, 0) : NULL;
+    PyObject *module = pack != NULL && PyFunction_Check(pack) ? ((PyFunctionObject *)pack)->func_module : NULL;
+    const char *name = module != NULL && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : NULL;
+    int found = hooks == NULL ? -1 : pack != NULL && (name == NULL || strncmp(name, "torch.", strlen("torch.")) != 0);
+    if (found > 0) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(hooks);
+    return found;
+}
+
 /* Whether a call that no entry fits is to be captured: not under a mode of the program's, which would see how that is
  * done. 1 if it is, 0 if it is to be made in CPython, -1 with an exception. */
 static int
 may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code)
 {
     int modes = mg_layout_has_modes();
+    modes = modes == 0 ? has_saving_hooks() : modes;
     if (modes != 0) {
         return modes < 0 ? -1 : 0;
     }
@@ -887,14 +992,15 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     Bound bound;
     int fits = bind((PyFunctionObject *)function, object, args, PyVectorcall_NARGS(nargsf), kwnames, &bound);
     PyObject *result = NULL;
-    MgExit *exit = NULL;
+    Ending ending = {.exit = NULL};
+    Subject subject = {.args = args, .nargsf = nargsf, .kwnames = kwnames};
     int found = 0;
     PyObject *outer = mg_hook_watch(NULL); /* neither graphs nor backends are to be captured */
     if (fits < 0) {
         goto done;
     }
     if (fits > 0) {
-        result = try_own(self, code, bound.values, &found, &exit);
+        result = try_own(self, code, bound.values, &found, &ending);
         if (found != 0) {
             goto done;
         }
@@ -927,7 +1033,6 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     if (self->entry_count > 0 && tell_miss(self, bound.values, 0) < 0) {
         goto done;
     }
-    Subject subject = {.args = args, .nargsf = nargsf, .kwnames = kwnames};
     uint64_t changes = self->changes;
     MgEntry *entry = capture_subject(self, &subject);
     if (entry == NULL) {
@@ -942,7 +1047,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
         goto done;
     }
     if (self->changes != changes) { /* another thread may have captured the same meanwhile */
-        result = try_own(self, code, bound.values, &found, &exit);
+        result = try_own(self, code, bound.values, &found, &ending);
         if (found != 0) {
             Py_DECREF(entry);
             goto done;
@@ -950,7 +1055,7 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     int status = add_entry(self, entry);
     if (status == MG_OK) { /* run it as on any later call */
-        result = try_own(self, code, bound.values, &found, &exit);
+        result = try_own(self, code, bound.values, &found, &ending);
         if (found == 0 && !PyErr_Occurred()) { /* its guards do not hold for the very call it was made from */
             PyErr_Clear();
             result = call_plainly(self, args, nargsf, kwnames);
@@ -958,16 +1063,16 @@ compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *
     }
     Py_DECREF(entry);
 done:
-    if (MG_UNLIKELY(found == 3)) {
+    if (MG_UNLIKELY(found == 3) && deoptimise(self, &subject, bound.values, &ending) == 0) {
         result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
     }
     bound_clear(&bound);
-    if (exit != NULL) { /* it stops at a break: the frames are made, and go on */
+    if (ending.exit != NULL) { /* it stops at a break: the frames are made, and go on */
         mg_hook_acquire();
         mg_hook_watch((PyObject *)self);
-        result = mg_exit_enter(exit, 0);
+        result = mg_exit_enter(ending.exit, 0);
         mg_hook_release();
-        mg_exit_release(exit);
+        mg_exit_release(ending.exit);
     }
     mg_hook_watch(outer);
     return result;
@@ -1171,7 +1276,7 @@ without_point(void)
 }
 
 static MgContinue
-continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result, MgExit **exit)
+continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result, Ending *ending)
 {
     int offset = (int)(next - mg_frame_code_start(frame)), depth = (int)(sp - frame->localsplus);
     uint8_t empty[EMPTY_BYTES];
@@ -1182,7 +1287,8 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     if (point == NULL) {
         return without_point();
     }
-    if (point->given_up || point->globals != frame->f_globals || mg_capture_current != NULL) {
+    if (self->fullgraph || !self->breaks || point->given_up || point->globals != frame->f_globals ||
+        mg_capture_current != NULL) {
         return MG_CONTINUE_PLAIN;
     }
     int found = 2;
@@ -1192,7 +1298,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
             return without_point();
         }
         *result =
-            try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, exit);
+            try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, ending);
     }
     if (found == 0 || found == 2) {
         MgStance stance = mg_stance_get();
@@ -1247,7 +1353,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
             return MG_CONTINUE_ERROR;
         }
         *result =
-            try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, exit);
+            try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, ending);
         if (found == 2) { /* others have run: the frame goes on as it is */
             return MG_CONTINUE_PLAIN;
         }
@@ -1259,11 +1365,12 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
             return PyErr_Occurred() ? MG_CONTINUE_ERROR : MG_CONTINUE_PLAIN;
         }
     }
-    if (*exit != NULL) {
-        return MG_CONTINUE_EXIT;
-    }
-    if (found == 3) {
+    Subject subject = {.frame = frame, .next = next, .sp = sp};
+    if (found == 3 && deoptimise(self, &subject, frame->localsplus, ending) == 0) {
         return MG_CONTINUE_PLAIN;
+    }
+    if (ending->exit != NULL) {
+        return MG_CONTINUE_EXIT;
     }
     return *result != NULL ? MG_CONTINUE_RETURN : MG_CONTINUE_ERROR;
 }
@@ -1272,7 +1379,9 @@ MgContinue
 mg_callable_continue(PyObject *owner, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result, MgExit **exit)
 {
     PyObject *outer = mg_hook_watch(NULL);
-    MgContinue how = continue_frame((MgCompiled *)owner, frame, next, sp, result, exit);
+    Ending ending = {.exit = NULL};
+    MgContinue how = continue_frame((MgCompiled *)owner, frame, next, sp, result, &ending);
+    *exit = ending.exit;
     mg_hook_watch(outer);
     return how;
 }

@@ -88,6 +88,8 @@ typedef struct {
     PyObject *bindings; /* strong: where symbols come first in its result, for a backend; or NULL */
     int users;
     int writes; /* it writes to memory that tensors from outside may share */
+    int leaves; /* it leaves one of torch's context managers, which the node that it is given has entered */
+    int alive;  /* captured code could reach its value until there were so many nodes; 0 for the whole capture */
 } MgNode;
 
 /* A live frame at a break, taken while the capture unwinds. */
@@ -153,22 +155,25 @@ struct MgCapture {
     int level; /* how deep a walker is in a structure of objects; see depth.h */
 
     /* values that depend on data; see symbol.c */
-    PyObject *symbols; /* strong: the session that symbolic values belong to; NULL while there are none */
-    int allow_scalars; /* x.item() may become a symbol */
-    int allow_shapes;  /* so may the sizes of x.nonzero() */
-    int foreign;       /* a backend gets the graph: it is not run as it is */
-    int wrote;         /* a tensor from outside was written to, or one that may share its memory */
-    int first_write;   /* no node before this one did that */
-    int changes;       /* MG_CHANGED_...: what was done to tensors from outside */
-    int asks_leaves;   /* it may matter which tensors are leaves */
-    int named;         /* a text with the name of a type or a function in it may have been made */
-    int has_nan;       /* a NaN was met outside of the root frame */
-    MgCapture *outer;  /* borrowed: of a trial, the capture that wants to know what a function does; see answer.c */
+    PyObject *symbols;    /* strong: the session that symbolic values belong to; NULL while there are none */
+    int allow_scalars;    /* x.item() may become a symbol */
+    int allow_shapes;     /* so may the sizes of x.nonzero() */
+    int foreign;          /* a backend gets the graph: it is not run as it is */
+    int wrote;            /* a tensor from outside was written to, or one that may share its memory */
+    int first_write;      /* no node before this one did that */
+    int changes;          /* MG_CHANGED_...: what was done to tensors from outside */
+    int asks_leaves;      /* it may matter which tensors are leaves */
+    int named;            /* a text with the name of a type or a function in it may have been made */
+    int has_nan;          /* a NaN was met outside of the root frame */
+    const MgTable *metas; /* borrowed: metadata that tensors from outside had before a graph ran; or NULL */
+    MgCapture *outer;     /* borrowed: of a trial, the capture that wants to know what a function does; see answer.c */
 
     /* breaks; see exit.c */
     int ending;    /* the capture is being freed: no code of its may run */
     int can_break; /* a snapshot is wanted if the capture must stop */
     long stop;     /* stop before this instruction, 0 for never */
+    int stop_node; /* stop before this node is recorded; one more than its number, 0 for never */
+    int is_exact;  /* it has stopped there */
     MgReason stop_reason;
     long stopped;          /* the instruction of the root that could not be captured; 0 if it is another frame's */
     MgPaths changing;      /* sources whose values differ from call to call */

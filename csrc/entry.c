@@ -387,6 +387,11 @@ entry_dealloc(MgEntry *self)
     PyMem_Free(self->kept);
     PyMem_Free(self->spare_inputs);
     mg_storages_free(&self->storages);
+    for (int i = 0; i < self->stops.count; i++) {
+        Py_DECREF(self->stops.entries[i]);
+    }
+    PyMem_Free(self->stops.entries);
+    PyMem_Free(self->stops.nodes);
     Py_XDECREF(self->compiled);
     Py_XDECREF(self->check);
     PyObject_GC_Del(self);
@@ -413,6 +418,9 @@ entry_traverse(MgEntry *self, visitproc visit, void *arg)
         Py_VISIT(node->kwargs);
         Py_VISIT(node->stack);
         Py_VISIT(node->real);
+    }
+    for (int i = 0; i < self->stops.count; i++) {
+        Py_VISIT(self->stops.entries[i]);
     }
     Py_VISIT(self->compiled);
     Py_VISIT(self->check);
@@ -822,7 +830,7 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     }
     if (status == MG_OK) {
         entry->settings = Py_XNewRef(capture->settings);
-        entry->first_write = capture->wrote ? capture->first_write : capture->node_count;
+        entry->is_exact = capture->is_exact;
         status = mg_guard_compile(&entry->guards, capture);
     }
     if (status == MG_OK) {
@@ -1104,71 +1112,19 @@ mg_entry_clock(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-PyObject *
-mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit **exit)
+/* All that comes after the graph: the result or the frames of a break, and the effects. The result, new; or NULL and
+ * *exit; or NULL with an exception. */
+static PyObject *
+finish_run(MgEntry *entry, PyObject **registers, PyObject **outputs, PyObject *owner, MgExit **exit)
 {
-    PyObject **registers = found->values;
-    *exit = NULL;
-    PyObject *result = NULL;
-    enum { SMALL = 32 };
-    PyObject *small[SMALL];
-    int room = entry->output_count + entry->plan.count;
-    PyObject **outputs = room <= SMALL ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)room);
-    if (outputs == NULL) {
-        return PyErr_NoMemory();
-    }
-    for (int i = 0; i < room; i++) {
-        outputs[i] = NULL;
-    }
-    PyObject **memo = outputs + entry->output_count;
-    entry->hits++;
-    Py_INCREF(entry);
-    for (int i = 0; i < entry->kept_count; i++) {
-        Py_XINCREF(registers[entry->kept[i]]);
-    }
-    uint64_t start = MG_UNLIKELY(entry->profile.is_on) ? mg_entry_clock() : 0;
-    int give_up = 0, has_graph = entry->compiled != NULL || entry->node_count > 0;
-    int is_borrowed = entry->manager_count == 0 && takes_references(entry->compiled);
-    PyObject **inputs = !has_graph    ? NULL
-                        : is_borrowed ? borrow_inputs(entry, found)
-                                      : take_inputs(entry, found); /* the registers are borrowed up to here */
-    int status = has_graph && inputs == NULL ? MG_ERR : entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
-    if (status < 0) { /* the exception goes to the caller */
-        if (inputs != NULL) {
-            drop_inputs(entry, inputs);
-        }
-    }
-    else if (entry->compiled != NULL) {
-        status = call_compiled(entry, inputs, is_borrowed, outputs);
-    }
-    else if (has_graph) {
-        status = mg_replay_run(entry, inputs, outputs, &give_up);
-        give_inputs(entry, inputs);
-    }
-    if (MG_UNLIKELY(start != 0)) {
-        entry->profile.graph += mg_entry_clock() - start;
-        entry->profile.runs++;
-    }
-    if (status < 0) { /* the graph stopped half-way, perhaps in a no_grad block */
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        if (mg_rules_apply_state(entry->guards.state) < 0 || mg_answer_undo(entry->settings) < 0) {
-            PyErr_Clear();
-        }
-        PyErr_Restore(type, value, traceback);
-        if (give_up) {
-            PyErr_Clear();
-        }
-    }
+    PyObject *result = NULL, **memo = outputs + entry->output_count;
     int reserve = 0;
-    if (status == MG_OK) {
-        result = build_all(entry, owner, registers, outputs, memo, exit);
-        if (result == NULL && mg_reserve_open(&reserve)) { /* the graph has run: there is no way back */
-            for (int i = 0; i < entry->plan.count; i++) {
-                Py_CLEAR(memo[i]);
-            }
-            result = build_all(entry, owner, registers, outputs, memo, exit);
+    result = build_all(entry, owner, registers, outputs, memo, exit);
+    if (result == NULL && mg_reserve_open(&reserve)) { /* the graph has run: there is no way back */
+        for (int i = 0; i < entry->plan.count; i++) {
+            Py_CLEAR(memo[i]);
         }
+        result = build_all(entry, owner, registers, outputs, memo, exit);
     }
     for (int i = 0; result != NULL && i < entry->effect_count; i++) {
         const MgEffect *effect = &entry->effects[i];
@@ -1197,10 +1153,90 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
         }
         Py_CLEAR(result);
     }
-    for (int i = 0; i < entry->kept_count; i++) {
-        Py_XDECREF(registers[entry->kept[i]]);
-    }
     mg_reserve_close(reserve);
+    return result;
+}
+
+/* Holds the registers that are needed after the graph has run, or lets go of them. */
+static void
+hold_kept(const MgEntry *entry, PyObject **registers, int is_held)
+{
+    for (int i = 0; i < entry->kept_count; i++) {
+        PyObject *value = registers[entry->kept[i]];
+        if (is_held) {
+            Py_XINCREF(value);
+        }
+        else {
+            Py_XDECREF(value);
+        }
+    }
+}
+
+/* Puts torch's global state and settings back where a graph stopped half-way, perhaps in a no_grad block. The exception
+ * that is set stays. */
+static void
+restore_state(const MgEntry *entry)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (mg_rules_apply_state(entry->guards.state) < 0 || mg_answer_undo(entry->settings) < 0) {
+        PyErr_Clear();
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+PyObject *
+mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit **exit, MgFailure *failure)
+{
+    PyObject **registers = found->values;
+    *exit = NULL;
+    PyObject *result = NULL;
+    enum { SMALL = 32 };
+    PyObject *small[SMALL];
+    int room = entry->output_count + entry->plan.count;
+    PyObject **outputs = room <= SMALL ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)room);
+    if (outputs == NULL) {
+        return PyErr_NoMemory();
+    }
+    for (int i = 0; i < room; i++) {
+        outputs[i] = NULL;
+    }
+    entry->hits++;
+    Py_INCREF(entry);
+    hold_kept(entry, registers, 1);
+    uint64_t start = MG_UNLIKELY(entry->profile.is_on) ? mg_entry_clock() : 0;
+    int has_graph = entry->compiled != NULL || entry->node_count > 0;
+    int is_borrowed = entry->manager_count == 0 && takes_references(entry->compiled);
+    PyObject **inputs = !has_graph    ? NULL
+                        : is_borrowed ? borrow_inputs(entry, found)
+                                      : take_inputs(entry, found); /* the registers are borrowed up to here */
+    int status = has_graph && inputs == NULL ? MG_ERR : entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
+    if (status < 0) { /* the exception goes to the caller */
+        if (inputs != NULL) {
+            drop_inputs(entry, inputs);
+        }
+    }
+    else if (entry->compiled != NULL) {
+        status = call_compiled(entry, inputs, is_borrowed, outputs);
+    }
+    else if (has_graph) {
+        status = mg_replay_run(entry, inputs, outputs, failure);
+        give_inputs(entry, inputs);
+    }
+    if (MG_UNLIKELY(start != 0)) {
+        entry->profile.graph += mg_entry_clock() - start;
+        entry->profile.runs++;
+    }
+    if (status == MG_OK) {
+        result = finish_run(entry, registers, outputs, owner, exit);
+    }
+    else {
+        restore_state(entry);
+        if (entry->manager_count > 0) {
+            (void)release_casts(); /* an exception is set in any case */
+        }
+    }
+    hold_kept(entry, registers, 0);
     for (int i = 0; i < room; i++) {
         Py_XDECREF(outputs[i]);
     }
@@ -1209,6 +1245,21 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     }
     Py_DECREF(entry);
     return result;
+}
+
+int
+mg_entry_stop(MgEntry *entry, PyObject **registers, PyObject **outputs, PyObject *owner, MgExit **exit)
+{
+    *exit = NULL;
+    int status = entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
+    hold_kept(entry, registers, 1);
+    PyObject *result = status < 0 ? NULL : finish_run(entry, registers, outputs, owner, exit);
+    hold_kept(entry, registers, 0);
+    for (int i = 0; i < entry->output_count + entry->plan.count; i++) {
+        Py_CLEAR(outputs[i]);
+    }
+    Py_XDECREF(result);
+    return *exit == NULL ? MG_ERR : MG_OK;
 }
 
 /* ---- the Python side ---- */

@@ -6,19 +6,13 @@
 #include "exit.h"
 #include "guard.h"
 #include "plan.h"
+#include "run.h"
 #include "storage.h"
 
 /* One operation of the graph, ready to be executed; see replay.c. */
 typedef struct MgOperation MgOperation;
 
-/* Where the time goes, in nanoseconds, while somebody wants to know. */
-typedef struct {
-    int is_on;
-    uint64_t tries, runs;         /* of its guards, and of the graph */
-    uint64_t guard, graph, whole; /* `whole` is from the start of the guards, of runs only */
-} MgProfile;
-
-typedef struct {
+struct MgEntry {
     PyObject_HEAD
     MgProgram guards;
     MgPlan plan;
@@ -40,17 +34,18 @@ typedef struct {
     MgStorages storages;     /* which inputs may share a storage */
     MgExitFrame *frames;     /* owned: where it stops, or NULL if it returns */
     int frame_count;
-    int first_write;      /* no node before this one writes to tensors from outside */
     PyObject *symbols;    /* strong: the session that the symbols in the graph belong to; or NULL if it has none */
     PyObject *settings;   /* strong: how to undo what the graph does to torch's settings, should it fail; or NULL */
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
     int *managers;        /* owned: nodes of the plan: torch's context managers that are open at a break */
     int manager_count;
     int is_proven; /* its operations have once run to the end */
+    MgStops stops; /* entries that stop where an operation of this one has raised */
+    int is_exact;  /* it is one of those, and stops in the very instruction */
     uint64_t hits;
     MgProfile profile;
     uint64_t last_run; /* the number of its last run among those of its callable */
-} MgEntry;
+};
 
 extern PyTypeObject MgEntry_Type;
 int mg_entry_types_ready(void);
@@ -73,8 +68,12 @@ int mg_entry_is_apart(MgEntry *entry, const MgRegisters *registers);
 int mg_entry_check(MgEntry *entry, const MgRegisters *registers);
 
 /* Runs the graph and all that belongs to it, on the registers of its guards. The result, new; or NULL and *exit, if the
- * entry stops at a break; or NULL with an exception; or NULL without one, if the graph raised, nothing has happened, and
- * CPython is to do it all. */
-PyObject *mg_entry_run(MgEntry *entry, const MgRegisters *registers, PyObject *owner, MgExit **exit);
+ * entry stops at a break; or NULL with an exception: then *failure has values if an operation of the graph raised it. */
+PyObject *mg_entry_run(MgEntry *entry, const MgRegisters *registers, PyObject *owner, MgExit **exit,
+                       MgFailure *failure);
+
+/* The same with the outputs of the graph given (`outputs` are strong, followed by room for the memo of the plan: both
+ * are dropped). For an entry that stops at a break: MG_OK with *exit, or MG_ERR. */
+int mg_entry_stop(MgEntry *entry, PyObject **registers, PyObject **outputs, PyObject *owner, MgExit **exit);
 
 #endif

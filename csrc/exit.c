@@ -357,6 +357,7 @@ mg_exit_release(MgExit *exit)
         snapshot_clear(&exit->frames[i]);
     }
     PyMem_Free(exit->frames);
+    Py_XDECREF(exit->error);
     Py_DECREF(exit->owner);
     PyMem_Free(exit);
 }

@@ -8,7 +8,8 @@
 typedef struct {
     int references;
     int count;
-    PyObject *owner;    /* strong: the compiled callable */
+    PyObject *owner; /* strong: the compiled callable */
+    PyObject *error; /* strong: what the next instruction of the innermost frame has raised; NULL if it is executed */
     MgSnapshot *frames; /* owned */
 } MgExit;
 

@@ -1749,8 +1749,17 @@ resume:
             PUSH(value);
             skip = 0;
         }
-        else if (is_onward) {
-            mg_exit_release(exit);
+        else {
+            PyObject *raised = exit->error;
+            exit->error = NULL;
+            if (is_onward) {
+                mg_exit_release(exit);
+            }
+            if (raised != NULL) {
+                frame->prev_instr = next++;
+                mg_except_restore(raised);
+                goto error;
+            }
         }
     }
     DISPATCH();

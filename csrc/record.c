@@ -74,6 +74,12 @@ mg_record_init(PyObject *function)
 static int
 add_node(MgCapture *capture, MgNode node)
 {
+    if (MG_UNLIKELY(capture->node_count + 1 == capture->stop_node)) {
+        mg_node_clear(&node);
+        capture->is_exact = 1;
+        capture->stop_node = 0; /* what the entry itself needs may still be added */
+        return mg_capture_abort(capture, capture->stop_reason, NULL);
+    }
     if (capture->node_count == capture->node_room) {
         int room = capture->node_room == 0 ? 256 : capture->node_room * 2;
         MgNode *nodes = PyMem_Realloc(capture->nodes, sizeof(MgNode) * (size_t)room);
@@ -502,40 +508,92 @@ holds_one_of(const char *text, const char *const *parts)
     return 0;
 }
 
+/* The name of a node's target as text, which `*name` (new, or NULL) owns; NULL if it has none. */
+static const char *
+target_name(const MgNode *node, PyObject **name)
+{
+    PyObject *target = node->target;
+    *name = PyUnicode_Check(target) ? Py_NewRef(target) : mg_aside_getattr(target, MG_STRING("__name__"));
+    const char *text = *name == NULL || !PyUnicode_Check(*name) ? NULL : PyUnicode_AsUTF8(*name);
+    PyErr_Clear();
+    return text;
+}
+
+/* 1 if a target is torch's or Python's own: somebody may have added an operator, or allowed a function. */
+static int
+is_own_target(PyObject *target)
+{
+    static const char *const modules[] = {"torch", "_operator", "math", "builtins", NULL};
+    static const char *const spaces[] = {"aten", "prim", "prims", NULL};
+    if (PyUnicode_Check(target)) {
+        return 1;
+    }
+    PyObject *module = mg_aside_getattr(target, MG_STRING("__module__"));
+    PyErr_Clear();
+    PyObject *space = mg_aside_getattr(target, MG_STRING("namespace")); /* of an overload */
+    PyErr_Clear();
+    PyObject *whole = mg_aside_getattr(target, MG_STRING("_qualified_op_name")); /* of all overloads of an operator */
+    PyErr_Clear();
+    int good = is_torchs(target) && (module == NULL || module == Py_None || begins_with(module, modules)) &&
+               (space == NULL || begins_with(space, spaces)) && (whole == NULL || begins_with(whole, spaces));
+    Py_XDECREF(module);
+    Py_XDECREF(space);
+    Py_XDECREF(whole);
+    return good;
+}
+
 int
-mg_record_is_repeatable(const MgNode *node, int is_undone)
+mg_record_is_repeatable(const MgNode *node)
 {
     static const char *const random[] = {
         "rand",    "dropout", "bernoulli",   "normal", "multinomial", "poisson",       "binomial",  "gumbel",
         "uniform", "cauchy",  "exponential", "rrelu",  "geometric",   "fract",         "attention", "init",
         "rnn",     "lstm",    "gru",         "lowran", "lobpcg",      "encoder_layer", NULL,
     };
-    static const char *const half_way[] = {"batch_norm",   "instance_", "index_add", "index_put",
-                                           "index_reduce", "scatter",   "put_",      NULL};
-    static const char *const modules[] = {"torch", "_operator", "math", "builtins", NULL};
-    static const char *const spaces[] = {"aten", "prim", "prims", NULL};
-    PyObject *target = node->target;
+    /* writes that versions of FakeTensors do not show, or that are made before an error is found */
+    static const char *const writes[] = {"batch_norm", "instance_",    "_foreach_", "_fused_", "index_add",
+                                         "index_put",  "index_reduce", "scatter",   "put_",    "setitem",
+                                         "set_",       "resize_",      NULL};
     if (node->kind == MG_NODE_INPUT) {
         return 1;
     }
-    PyObject *name = PyUnicode_Check(target) ? Py_NewRef(target) : mg_aside_getattr(target, MG_STRING("__name__"));
-    const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
-    int good = text != NULL && is_torchs(target) && !holds_one_of(text, random) &&
-               (is_undone || !holds_one_of(text, half_way));
+    PyObject *name;
+    const char *text = target_name(node, &name);
+    size_t length = text == NULL ? 0 : strlen(text);
+    int is_in_place = length > 0 && text[length - 1] == '_' && (length < 2 || text[length - 2] != '_');
+    int good = text != NULL && !node->writes && !is_in_place && !holds_one_of(text, random) &&
+               !holds_one_of(text, writes) && is_own_target(node->target);
+    good = good && (node->kwargs == NULL || PyDict_GetItemString(node->kwargs, "out") == NULL);
     Py_XDECREF(name);
-    if (good && !PyUnicode_Check(target)) {
-        /* somebody may have added an operator, or allowed a function in C */
-        PyObject *module = mg_aside_getattr(target, MG_STRING("__module__"));
-        PyErr_Clear();
-        PyObject *space = mg_aside_getattr(target, MG_STRING("namespace"));
-        PyErr_Clear();
-        good = (module == NULL || module == Py_None || begins_with(module, modules)) &&
-               (space == NULL || begins_with(space, spaces));
-        Py_XDECREF(module);
-        Py_XDECREF(space);
-    }
     PyErr_Clear();
     return good;
+}
+
+int
+mg_record_may_raise(const MgNode *node)
+{
+    static const char *const raising[] = {
+        "index",    "gather", "scatter", "take",    "put",       "embedding", "loss",    "entropy",   "one_hot",
+        "bincount", "hist",   "multi",   "linalg",  "cholesky",  "inv",       "solve",   "lu",        "svd",
+        "eig",      "lstsq",  "qr",      "det",     "matrix",    "trace",     "repeat",  "nonzero",   "mask",
+        "segment",  "item",   "bern",    "poisson", "binomial",  "normal",    "assert",  "check",     "div",
+        "mod",      "remain", "pow",     "unique",  "getitem",   "setitem",   "tensor",  "histogram", "sparse",
+        "coo",      "csr",    "resize",  "search",  "bucketize", "select",    "combin",  "quant",     "geqrf",
+        "rand",     "expo",   "cauchy",  "uniform", "attention", "rnn",       "lstm",    "gru",       "pack",
+        "pad",      "stft",   "fft",     "shift",   "grid",      "unpool",    "polygam", "fold",      "where",
+        NULL,
+    };
+    if (node->kind == MG_NODE_INPUT) {
+        return 0;
+    }
+    PyObject *name;
+    const char *text = target_name(node, &name);
+    int raises = text == NULL || !is_own_target(node->target) || holds_one_of(text, raising);
+    if (raises && text != NULL && strcmp(text, "getitem") == 0) { /* of a tuple, or with numbers alone: it can't */
+        raises = !node->is_part;
+    }
+    Py_XDECREF(name);
+    return raises;
 }
 
 /* The outcome of an operation without symbols, from the cache or made anew. New; a text if it can't be captured. */
@@ -985,6 +1043,24 @@ check_rows(MgCapture *capture, PyObject *written, PyObject *twins)
     return MG_OK;
 }
 
+/* What an operation gives that gives back the very list it was given, as torch._foreach_abs_ and its kin do; borrowed.
+ * NULL for all others. */
+static PyObject *
+list_given_back(PyObject *target, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    const char *name = PyCFunction_Check(target) ? ((PyCFunctionObject *)target)->m_ml->ml_name : "";
+    size_t length = strlen(name);
+    if (strncmp(name, "_foreach_", strlen("_foreach_")) != 0 || name[length - 1] != '_') {
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; count == 0 && kwnames != NULL && i < PyTuple_GET_SIZE(kwnames); i++) {
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "self") == 0) {
+            return args[i];
+        }
+    }
+    return count > 0 ? args[0] : NULL;
+}
+
 PyObject *
 mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
                PyObject *kwnames)
@@ -1051,7 +1127,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     if (node >= 0 && apply_changes(capture, changes, mapping.twins) == MG_OK) {
         Wrapping wrapping = {
             .capture = capture, .twins = mapping.twins, .views = PyTuple_GET_ITEM(outcome, 2), .fakes = fakes};
-        result = wrap_result(&wrapping, value, node);
+        PyObject *given = kind == MG_NODE_FUNCTION ? list_given_back(target, args, count, kwnames) : NULL;
+        result = given != NULL ? Py_NewRef(given) : wrap_result(&wrapping, value, node);
     }
     Py_DECREF(outcome);
 done:
@@ -1117,7 +1194,11 @@ mg_record_exit(MgCapture *capture, PyObject *target, int node)
         return MG_ERR;
     }
     capture->nodes[node].users++;
-    return mg_record_enter(capture, target, args) < 0 ? MG_ERR : MG_OK;
+    int exit = mg_record_enter(capture, target, args);
+    if (exit >= 0) {
+        capture->nodes[exit].leaves = 1;
+    }
+    return exit < 0 ? MG_ERR : MG_OK;
 }
 
 int

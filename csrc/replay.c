@@ -1,9 +1,10 @@
 /* Our own replay of a graph: its operations, one after the other.
  *
  * Arguments are prepared once, and values are let go after their last use. What the operations check of their arguments
- * was checked without data while the graph was recorded; some of them check more when they run (a kernel may not know a
- * dtype). So until a graph has once run to its end, tensors from outside are copied before they are written to: if an
- * operation raises, they get their data back, and CPython does all of it, in the program's own order. */
+ * was checked without data while the graph was recorded; some of them check more when they run (an index, or whether
+ * there is a kernel for a dtype). Nothing is undone then: the values so far are handed out, and the program goes on
+ * with them where the operation was recorded (deopt.c). So a value that captured code could still reach, though the
+ * graph has no use for it any more, is kept up to the last operation that may raise: never for longer than in eager. */
 #include "replay.h"
 
 #include "direct.h"
@@ -162,37 +163,68 @@ prepare_operation(MgOperation *operation, MgNode *node)
     return MG_OK;
 }
 
-int
-mg_replay_prepare(MgEntry *entry)
+/* How long each value is needed: `last` gets the node after which it can go, the number of nodes if it can't; raising[i]
+ * is the last operation before node i that may raise, or -1. */
+static void
+find_lives(MgEntry *entry, const int *raising, int *last)
 {
-    int count = entry->node_count, result = MG_ERR;
-    int *last = PyMem_Malloc(sizeof(int) * ((size_t)count + 1));
-    entry->operations = PyMem_Calloc((size_t)count + 1, sizeof(MgOperation));
-    if (last == NULL || entry->operations == NULL) {
-        PyErr_NoMemory();
-        goto done;
-    }
+    int count = entry->node_count;
     for (int i = 0; i < count; i++) {
-        last[i] = i;
+        last[i] = entry->nodes[i].kind == MG_NODE_INPUT ? count : i; /* the caller has the inputs anyway */
     }
     for (int i = 0; i < count; i++) {
         MgNode *node = &entry->nodes[i];
-        if (node->kind == MG_NODE_INPUT || mg_entry_is_unused(node)) {
+        if (entry->operations[i].args != NULL) {
+            mark_uses(node->args, i, last);
+            if (node->kwargs != NULL) {
+                mark_uses(node->kwargs, i, last);
+            }
+        }
+    }
+    for (int i = count;
+         i-- > 0;) { /* a part that nobody uses is made if it must be, from the whole: that comes before it */
+        MgNode *node = &entry->nodes[i];
+        int needed = raising[node->alive == 0 || node->alive > count ? count : node->alive];
+        if (node->kind == MG_NODE_INPUT || needed <= i) {
             continue;
         }
-        if (prepare_operation(&entry->operations[i], node) < 0) {
-            goto done;
-        }
-        mark_uses(node->args, i, last);
-        if (node->kwargs != NULL) {
-            mark_uses(node->kwargs, i, last);
+        last[i] = needed > last[i] ? needed : last[i];
+        PyObject *whole = node->is_part && PyTuple_GET_SIZE(node->args) > 0 ? PyTuple_GET_ITEM(node->args, 0) : NULL;
+        if (entry->operations[i].args == NULL && whole != NULL && Py_IS_TYPE(whole, &MgRef_Type) &&
+            entry->nodes[((MgRef *)whole)->index].kind != MG_NODE_INPUT) {
+            MgNode *owner = &entry->nodes[((MgRef *)whole)->index];
+            owner->alive =
+                owner->alive == 0 || (node->alive != 0 && owner->alive >= node->alive) ? owner->alive : node->alive;
         }
     }
     for (int i = 0; i < entry->output_count; i++) {
         last[entry->outputs[i]] = count;
     }
+}
+
+/* Notes at each operation which values can go after it. MG_OK or MG_ERR. */
+static int
+plan_deaths(MgEntry *entry)
+{
+    int count = entry->node_count, result = MG_ERR;
+    int *last = PyMem_Malloc(sizeof(int) * ((size_t)count + 1));
+    int *raising = PyMem_Malloc(sizeof(int) * ((size_t)count + 1));
+    if (last == NULL || raising == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    raising[0] = -1;
+    for (int i = 0; i < count; i++) { /* before a graph has once run to its end, each of them may raise */
+        int may_raise =
+            entry->operations[i].args != NULL && (!entry->is_proven || mg_record_may_raise(&entry->nodes[i]));
+        raising[i + 1] = may_raise ? i : raising[i];
+    }
+    for (int i = 0; i < count; i++) { /* from here on nothing else runs */
+        entry->operations[i].dead_count = 0;
+    }
+    find_lives(entry, raising, last);
     for (int i = 0; i < count; i++) {
-        if (last[i] < count && !mg_entry_is_unused(&entry->nodes[i])) {
+        if (last[i] < count && entry->operations[i].args != NULL) {
             MgOperation *operation = &entry->operations[last[i]];
             int *dead = PyMem_Realloc(operation->dead, sizeof(int) * (size_t)(operation->dead_count + 1));
             if (dead == NULL) {
@@ -206,7 +238,26 @@ mg_replay_prepare(MgEntry *entry)
     result = MG_OK;
 done:
     PyMem_Free(last);
+    PyMem_Free(raising);
     return result;
+}
+
+int
+mg_replay_prepare(MgEntry *entry)
+{
+    entry->operations = PyMem_Calloc((size_t)entry->node_count + 1, sizeof(MgOperation));
+    if (entry->operations == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    for (int i = 0; i < entry->node_count; i++) {
+        MgNode *node = &entry->nodes[i];
+        if (node->kind != MG_NODE_INPUT && !mg_entry_is_unused(node) &&
+            prepare_operation(&entry->operations[i], node) < 0) {
+            return MG_ERR;
+        }
+    }
+    return plan_deaths(entry);
 }
 
 void
@@ -224,7 +275,7 @@ mg_replay_free(MgEntry *entry)
     entry->operations = NULL;
 }
 
-/* ---- running ---- */
+/* ---- one operation ---- */
 
 /* An argument with values in place of references. New. */
 static PyObject *
@@ -289,125 +340,77 @@ execute(const MgNode *node, MgOperation *operation, PyObject **values, int *begu
     return result;
 }
 
-/* ---- undoing ---- */
+/* ---- failures ---- */
 
-/* Tensors with copies of their data from before they were written to, in the order of the writes. */
-typedef struct {
-    PyObject *pairs;  /* strong: a list; NULL if writes can't be undone */
-    Py_ssize_t bytes; /* that the copies take */
-} Saved;
-
-/* More than this is not copied. */
-static const Py_ssize_t most_saved = (Py_ssize_t)256 << 20;
-
-/* 1 if several elements of a tensor are one in memory: nothing can be written to it, nor has to be undone. */
-static int
-is_expanded(PyObject *tensor)
+PyObject *
+mg_replay_value(const MgEntry *entry, const MgFailure *failure, int node)
 {
-    MgTensor info;
-    int found = 0;
-    if (mg_torch_read(tensor, &info) == MG_OK) {
-        for (int64_t i = 0; i < info.dim; i++) {
-            found |= info.strides[i] == 0 && info.sizes[i] > 1;
-        }
+    if (failure->values[node] != NULL || node >= failure->node) {
+        return Py_XNewRef(failure->values[node]);
     }
-    return found;
+    const MgNode *part = &entry->nodes[node];
+    PyObject *ref = part->is_part && PyTuple_GET_SIZE(part->args) == 2 ? PyTuple_GET_ITEM(part->args, 0) : NULL;
+    if (ref == NULL || !Py_IS_TYPE(ref, &MgRef_Type)) {
+        return NULL;
+    }
+    PyObject *whole = mg_replay_value(entry, failure, ((MgRef *)ref)->index);
+    PyObject *key = whole == NULL ? NULL : resolve(failure->values, PyTuple_GET_ITEM(part->args, 1));
+    PyObject *value = key == NULL ? NULL : PyObject_GetItem(whole, key);
+    Py_XDECREF(whole);
+    Py_XDECREF(key);
+    return value;
 }
 
-/* Saves the tensors in an argument of an operation that writes to one of them. 1, or 0 if that can't be done. */
-static int
-save(Saved *saved, PyObject *value)
+void
+mg_replay_forget(MgFailure *failure)
 {
-    if (mg_torch_is_tensor(value) && is_expanded(value)) {
-        return 1;
+    for (int i = 0; failure->values != NULL && i < failure->count; i++) {
+        Py_XDECREF(failure->values[i]);
     }
-    if (mg_torch_is_tensor(value)) {
-        PyObject *size = PyObject_GetAttrString(value, "nbytes");
-        Py_ssize_t bytes = size == NULL ? -1 : PyLong_AsSsize_t(size);
-        Py_XDECREF(size);
-        saved->bytes += bytes;
-        if (bytes < 0 || saved->bytes > most_saved) {
-            return 0;
-        }
-        PyObject *plain =
-            PyObject_GetAttrString(value, "data"); /* the same memory; autograd won't know of the undoing */
-        PyObject *copy = plain == NULL ? NULL : PyObject_CallMethod(plain, "clone", NULL);
-        PyObject *pair = copy == NULL ? NULL : PyTuple_Pack(2, plain, copy);
-        int good = pair != NULL && PyList_Append(saved->pairs, pair) == 0;
-        Py_XDECREF(plain);
-        Py_XDECREF(copy);
-        Py_XDECREF(pair);
-        return good;
-    }
-    int good = 1;
-    if (PyTuple_Check(value) || PyList_Check(value)) {
-        for (Py_ssize_t i = 0; good && i < Py_SIZE(value); i++) {
-            good = save(saved, PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i));
-        }
-    }
-    else if (PyDict_Check(value)) {
-        Py_ssize_t position = 0;
-        PyObject *key, *item;
-        while (good && PyDict_Next(value, &position, &key, &item)) {
-            good = save(saved, item);
-        }
-    }
-    return good;
+    PyMem_Free(failure->values);
+    *failure = (MgFailure){0};
 }
 
-/* Saves all tensors that an operation which writes gets. Where that fails, nothing is undone later. */
+/* Leaves torch's context managers that the graph has entered by operation `node`. The exception that is set stays. */
 static void
-save_arguments(Saved *saved, const MgNode *node, PyObject **values)
+leave_managers(MgEntry *entry, int node, PyObject **values)
 {
-    PyObject *parts[] = {node->args, node->kwargs};
-    for (int i = 0; i < 2 && saved->pairs != NULL; i++) {
-        PyObject *arguments = parts[i] == NULL ? NULL : resolve(values, parts[i]);
-        if (parts[i] != NULL && (arguments == NULL || !save(saved, arguments))) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    for (int i = node + 1; i < entry->node_count; i++) {
+        PyObject *ref = entry->nodes[i].leaves ? PyTuple_GET_ITEM(entry->nodes[i].args, 0) : NULL;
+        if (ref != NULL && ((MgRef *)ref)->index < node && values[((MgRef *)ref)->index] != NULL) {
+            int begun;
+            PyObject *left = execute(&entry->nodes[i], &entry->operations[i], values, &begun);
+            Py_XDECREF(left);
             PyErr_Clear();
-            Py_CLEAR(saved->pairs);
         }
-        Py_XDECREF(arguments);
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+/* Hands the values so far out. Takes the references in `values`; the exception that is set stays. */
+static void
+keep_failure(MgEntry *entry, int node, PyObject **values, MgFailure *failure)
+{
+    failure->values = PyMem_Malloc(sizeof(PyObject *) * ((size_t)entry->node_count + 1));
+    failure->node = node;
+    failure->count = entry->node_count;
+    for (int i = 0; i < entry->node_count; i++) {
+        if (failure->values != NULL) {
+            failure->values[i] = values[i];
+        }
+        else {
+            Py_XDECREF(values[i]);
+        }
+        values[i] = NULL;
     }
 }
 
-/* Gives the tensors their data back. 1, or 0 if that failed; an exception that is set stays. */
-static int
-undo_writes(const Saved *saved)
-{
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    int good = 1;
-    for (Py_ssize_t i = PyList_GET_SIZE(saved->pairs) - 1; good && i >= 0; i--) {
-        PyObject *pair = PyList_GET_ITEM(saved->pairs, i);
-        PyObject *result = PyObject_CallMethod(PyTuple_GET_ITEM(pair, 0), "copy_", "O", PyTuple_GET_ITEM(pair, 1));
-        good = result != NULL;
-        Py_XDECREF(result);
-    }
-    PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
-    return good;
-}
-
-/* 1 if a node has raised, and nothing is left of the graph that CPython would not do in the same way once more: the error
- * is the program's own, and is raised again where the program can catch it, after all that comes before it. */
-static int
-is_without_trace(MgEntry *entry, int failed, const Saved *saved)
-{
-    if (!PyErr_ExceptionMatches(PyExc_Exception) || (failed > entry->first_write && saved->pairs == NULL)) {
-        return 0;
-    }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    int good = 1;
-    for (int i = 0; good && i <= failed; i++) {
-        good = mg_record_is_repeatable(&entry->nodes[i], saved->pairs != NULL);
-    }
-    PyErr_Restore(type, value, traceback);
-    return good && (saved->pairs == NULL || undo_writes(saved));
-}
+/* ---- running ---- */
 
 int
-mg_replay_run(MgEntry *entry, PyObject **inputs, PyObject **outputs, int *without_trace)
+mg_replay_run(MgEntry *entry, PyObject **inputs, PyObject **outputs, MgFailure *failure)
 {
     enum { SMALL = 32 };
     PyObject *small[SMALL];
@@ -424,11 +427,6 @@ mg_replay_run(MgEntry *entry, PyObject **inputs, PyObject **outputs, int *withou
         values[i] = NULL;
     }
     int result = MG_OK;
-    Saved saved = {0};
-    if (MG_UNLIKELY(!entry->is_proven) && entry->first_write < entry->node_count) {
-        saved.pairs = PyList_New(0);
-        PyErr_Clear();
-    }
     for (int i = 0; i < entry->input_count; i++) {
         values[entry->input_nodes[i]] = inputs[i];
     }
@@ -437,17 +435,16 @@ mg_replay_run(MgEntry *entry, PyObject **inputs, PyObject **outputs, int *withou
         if (operation->args == NULL) {
             continue;
         }
-        if (MG_UNLIKELY(saved.pairs != NULL) && entry->nodes[i].writes) {
-            save_arguments(&saved, &entry->nodes[i], values);
-        }
         int begun, reserve = 0;
         values[i] = execute(&entry->nodes[i], operation, values, &begun);
-        if (MG_UNLIKELY(values[i] == NULL) && !begun && i > entry->first_write && mg_reserve_open(&reserve)) {
-            values[i] = execute(&entry->nodes[i], operation, values, &begun); /* others have written to the outside */
+        if (MG_UNLIKELY(values[i] == NULL) && !begun && mg_reserve_open(&reserve)) {
+            values[i] =
+                execute(&entry->nodes[i], operation, values, &begun); /* others may have written to the outside */
             mg_reserve_close(reserve);
         }
-        if (values[i] == NULL) {
-            *without_trace = is_without_trace(entry, i, &saved);
+        if (MG_UNLIKELY(values[i] == NULL)) {
+            leave_managers(entry, i, values);
+            keep_failure(entry, i, values, failure);
             result = MG_ERR;
             break;
         }
@@ -464,7 +461,11 @@ mg_replay_run(MgEntry *entry, PyObject **inputs, PyObject **outputs, int *withou
     if (!is_small) {
         PyMem_Free(values);
     }
-    Py_XDECREF(saved.pairs);
-    entry->is_proven |= result == MG_OK;
+    if (MG_UNLIKELY(!entry->is_proven) && result == MG_OK) {
+        entry->is_proven = 1;
+        if (plan_deaths(entry) < 0) {
+            PyErr_Clear(); /* values live longer than they must */
+        }
+    }
     return result;
 }

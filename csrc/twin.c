@@ -3,6 +3,8 @@
  * A twin is an instance of a subclass of torch.Tensor, so that C code takes it for a tensor, and every torch function
  * that meets it comes to its __torch_function__. Its own storage is empty and shared by all twins: whatever asks for its
  * shape is answered from its metadata. */
+#include "capture.h"
+
 #include "twin.h"
 
 #include "alias.h"
@@ -183,9 +185,20 @@ mg_meta_of_tensor(PyObject *tensor)
 
 /* ---- twins ---- */
 
+/* Captured code can't reach the value of a node any more. */
+static void
+end_of_life(int node, uint64_t number)
+{
+    MgCapture *capture = mg_capture_current;
+    if (capture != NULL && capture->number == number && node >= 0 && node < capture->node_count) {
+        capture->nodes[node].alive = capture->node_count;
+    }
+}
+
 static void
 twin_dealloc(MgTwin *self)
 {
+    end_of_life(self->node, self->capture);
     self->next->previous = self->previous;
     self->previous->next = self->next;
     Py_XDECREF(self->meta);
@@ -243,6 +256,9 @@ mg_twin_fake(const MgTwin *twin)
 static void
 alias_dealloc(MgAlias *self)
 {
+    if (self->original != NULL) {
+        end_of_life(self->node, mg_twin_of(self->original)->capture);
+    }
     Py_XDECREF(self->original);
     PyObject_Free(self);
 }

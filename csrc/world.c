@@ -269,7 +269,8 @@ reach_tensor(MgCapture *capture, MgRecord *record)
         return mg_capture_abort(capture, lazy ? MG_REASON_UNINITIALIZED : MG_REASON_TENSOR_SUBCLASS, "%s",
                                 type->tp_name);
     }
-    MgMeta *meta = mg_meta_of_tensor(tensor);
+    PyObject *before = capture->metas == NULL ? NULL : mg_table_get(capture->metas, tensor, NULL);
+    MgMeta *meta = before != NULL ? (MgMeta *)Py_NewRef(before) : mg_meta_of_tensor(tensor);
     if (meta == NULL) {
         return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_TENSOR_KIND, NULL);
     }

@@ -117,9 +117,11 @@ def getstate(obj: Any, /) -> Any:
 
 
 class Unrecorded(torch.profiler.record_function):
-    """`torch.profiler.record_function` made by captured code: the profiler sees the graph, and not what was in it."""
+    """`torch.profiler.record_function` made by captured code while no profiler runs."""
 
     def __init__(self, name: str, args: str | None = None) -> None:
+        if torch._C._autograd._profiler_enabled():
+            give_up("torch.profiler.record_function under a profiler")
         self.name = name
         self.args = args
         self.run_callbacks_on_exit = True
@@ -168,6 +170,8 @@ def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
     needs = tuple([isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args])
     if kwargs or (torch.is_grad_enabled() and True in needs):
         give_up("a torch.autograd.Function with a backward")
+    if torch.autograd.forward_ad._current_level >= 0:
+        give_up("a torch.autograd.Function inside torch.autograd.forward_ad.dual_level")
     apart = cls.setup_context is not torch.autograd.function._SingleLevelFunction.setup_context
     if apart and (cls.forward.__defaults__ or cls.forward.__kwdefaults__):
         give_up("a torch.autograd.Function with default arguments")

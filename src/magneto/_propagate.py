@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -148,6 +151,31 @@ def version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
+@contextlib.contextmanager
+def _caught_warnings() -> Iterator[list[Any]]:
+    """Collects warnings and shows none. Without `warnings.catch_warnings`, which has Python forget what it has shown
+    once already."""
+    caught: list[Any] = []
+    filters, show = warnings.filters, warnings._showwarnmsg  # type: ignore[attr-defined]
+    warnings.filters = [("always", None, Warning, None, 0)]
+    warnings._showwarnmsg = caught.append  # type: ignore[attr-defined]
+    try:
+        yield caught
+    finally:
+        warnings.filters, warnings._showwarnmsg = filters, show  # type: ignore[attr-defined]
+
+
+def _is_resized(before: list[Any], fakes: list[torch.Tensor], out: list[torch.Tensor]) -> bool:
+    """Whether `out=` came to have another shape, where FakeTensors do not know which strides it gets."""
+    resized, plain = False, True
+    for fake, meta in zip(fakes, before, strict=True):
+        if any(fake is tensor for tensor in out):
+            resized = resized or tuple(fake.shape) != tuple(meta.sizes)
+        else:
+            plain = plain and fake.is_contiguous()
+    return resized and not plain
+
+
 class Unsupported(Exception):
     """The result of an operation can't be held by a graph."""
 
@@ -252,7 +280,10 @@ def propagate(
     was_quiet = quiet.on
     try:
         quiet.on = True
-        outcome = _propagate(kind, target, args, kwargs or {}, inputs)
+        with _caught_warnings() as caught:
+            outcome = _propagate(kind, target, args, kwargs or {}, inputs)
+        if caught and isinstance(outcome, tuple):
+            outcome = _with_warnings(caught, outcome, kind, target, args, kwargs or {}, inputs)
     except BaseException:
         _forget_mode()
         raise
@@ -265,6 +296,18 @@ def propagate(
         raise AssertionError(
             f"{target} with {inputs}, {args}, {kwargs}: {outcome}, but the cache has {expected}"
         )
+    return outcome
+
+
+def _with_warnings(caught: list[Any], outcome: Any, *operation: Any) -> Any:
+    """The outcome of an operation that has warned. If it does so each time, the graph ends before it: the program may
+    look for the warning, which has the program's line. What is said once in a process is said now."""
+    with _caught_warnings() as again:
+        _propagate(*operation)
+    if again:
+        return f"?a warning: {again[0].message}"
+    for one in caught:
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     return outcome
 
 
@@ -294,6 +337,27 @@ def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any],
         return target(*fake_args, **fake_kwargs)
 
 
+# Operations whose kernels want one dtype, which FakeTensors do not check.
+_ONE_DTYPE = frozenset((
+    "matmul", "__matmul__", "__rmatmul__", "imatmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "chain_matmul",
+    "multi_dot", "tensordot", "einsum", "addmm", "addmm_", "addmv", "addmv_", "addbmm", "addbmm_", "baddbmm",
+    "baddbmm_", "linear", "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d",
+    "convolution", "scaled_dot_product_attention",
+))  # fmt: skip
+
+
+def _has_one_dtype(kind: int, target: Any, fakes: list[torch.Tensor]) -> bool:
+    """Whether an operation that wants it gets tensors of one dtype, or casts them."""
+    name = target if kind == 2 else getattr(target, "__name__", "").partition(".")[0]
+    return (
+        name not in _ONE_DTYPE
+        or len({fake.dtype for fake in fakes}) < 2
+        or torch._C._is_any_autocast_enabled()
+        or (name == "scaled_dot_product_attention" and len(fakes) > 3)
+    )
+
+
 def _propagate(
     kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
 ) -> Any:
@@ -315,6 +379,8 @@ def _try(
     try:
         fakes = {node: make_fake(meta, mode) for node, meta in inputs}
         before = [version(fake) for fake in fakes.values()]
+        if not _has_one_dtype(kind, target, list(fakes.values())):
+            return "xRuntimeError: tensors of different dtypes", None
         result = call(kind, target, args, kwargs, fakes, mode)
         results = Results(list(fakes.values()))
         wrapped = results.wrap(result)
@@ -324,6 +390,12 @@ def _try(
             if now is not meta:
                 changes.append((index, now))
         written = changed_in_place(list(fakes.values()), before)
+        out = kwargs.get("out")
+        if out is not None:
+            refs = out if isinstance(out, (tuple, list)) else [out]
+            given = [fakes[ref.index] for ref in refs if type(ref) is _core.Ref]
+            if _is_resized([meta for _, meta in inputs], list(fakes.values()), given):
+                raise Unsupported("a tensor that is given as `out` and gets another shape")
         return (wrapped, tuple(changes), results.views(), written), None
     except (*DATA_DEPENDENT, _DataDependent) as error:
         return f"!{error}", None

@@ -243,6 +243,7 @@ def _queries() -> dict[Any, str]:
         if tells and not any(part in name for part in left_out):
             found[value] = "query"
     found[_abc.get_cache_token] = "query"
+    found[torch._C._autograd._profiler_enabled] = "query"
     found[sys.getrecursionlimit] = "query"
     return found
 
@@ -289,7 +290,7 @@ _SKIPPED_MODULES = frozenset(_words(
     "torch.random torch.serialization torch.hub torch.jit torch.onnx torch.package torch.multiprocessing "
     "torch._inductor torch._logging torch._lazy torch.export torch._export torch._compile torch.compiler "
     "torch._tensor_str torch.utils.data torch.utils.tensorboard torch.utils.cpp_extension torch.utils.benchmark "
-    "torch.utils.bottleneck torch.cuda.random torch._strobelight magneto"
+    "torch.utils.bottleneck torch.cuda.random torch._strobelight torch.profiler torch.autograd.profiler magneto"
 ))  # fmt: skip
 
 # Modules with transforms of functions, and operators that are given functions.
@@ -616,6 +617,8 @@ def tables() -> dict[str, Any]:
             calls[inner] = "dispatch"
     calls[_polyfills.is_plain] = "constant"
     calls[_polyfills.give_up] = "break"
+    hooks = torch.autograd.graph.saved_tensors_hooks  # code may look at what they have done
+    calls[hooks.__enter__] = calls[hooks.__exit__] = "break"
     calls.update(_named(_STATE_FUNCTIONS, "state"))
     calls.update(_named(_FALSE_FUNCTIONS, "false"))
     calls.update(_named(_COMPILING_FUNCTIONS, "is_compiling"))
