@@ -100,6 +100,7 @@ typedef struct {
     int awaiting;       /* the frame waits for the result of the next inner one, and pushes it */
     int count;          /* of slots: locals, then the stack */
     PyObject **slots;   /* strong, may be NULL */
+    char *dead;         /* owned: 1 for a local that is not read any more, and kept if it is built anyway; or NULL */
 } MgSnapshot;
 
 /* A reference to a node inside recorded arguments. */

@@ -667,14 +667,25 @@ collect_frames(Maker *maker)
                 frame->slots[j] = from->slots[j] == NULL ? -1 : MG_EXIT_OWN;
                 continue;
             }
-            frame->slots[j] = mg_plan_add(&maker->planner, from->slots[j]);
-            if (frame->slots[j] < 0) {
+            frame->slots[j] = from->dead[j] ? -1 : mg_plan_add(&maker->planner, from->slots[j]);
+            if (frame->slots[j] < 0 && !from->dead[j]) {
                 return MG_ERR;
             }
         }
     }
     if (collect_managers(maker) < 0) {
         return MG_ERR;
+    }
+    for (int i = 0; i < count; i++) {
+        MgSnapshot *from = &capture->snapshots[count - 1 - i];
+        for (int j = 0; j < from->count; j++) {
+            if (from->dead[j]) {
+                entry->frames[i].slots[j] = mg_plan_find(&maker->planner, from->slots[j]);
+                if (entry->frames[i].slots[j] < 0 && PyErr_Occurred()) {
+                    return MG_ERR;
+                }
+            }
+        }
     }
     if (capture->state != capture->entry_state && capture->state != NULL) {
         entry->exit_state = Py_NewRef(capture->state);

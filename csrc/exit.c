@@ -11,10 +11,12 @@
  * instruction was stopped half-way. */
 #include "exit.h"
 
+#include "alias.h"
 #include "check.h"
 #include "except.h"
 #include "place.h"
 #include "trace.h"
+#include "world.h"
 
 static __thread struct {
     MgExit *exit; /* strong: to be taken by the next frame of its function */
@@ -30,6 +32,7 @@ snapshot_clear(MgSnapshot *snapshot)
         Py_XDECREF(snapshot->slots[i]);
     }
     PyMem_Free(snapshot->slots);
+    PyMem_Free(snapshot->dead);
     Py_XDECREF(snapshot->code);
     Py_XDECREF(snapshot->function);
     *snapshot = (MgSnapshot){0};
@@ -47,27 +50,42 @@ mg_exit_clear(MgCapture *capture)
 /* Stands for what a slot of the root has in it already, and keeps. */
 PyObject mg_exit_own = {.ob_refcnt = 1, .ob_type = &PyBaseObject_Type};
 
-/* 1 if the program can tell when the last reference to an object goes; containers may hold such an object. */
+/* 1 if the program can tell when the last reference to an object goes; containers may hold such an object. So may
+ * addresses of a tensor's memory, and parts of its graph that autograd does not keep alive. */
 static int
 is_missed(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
-    return PyObject_IS_GC(object) && type != mg_torch.tensor && type != mg_torch.parameter &&
-           !PyFunction_Check(object) && !PyType_Check(object) && !PyModule_Check(object);
+    return PyObject_IS_GC(object) && !PyFunction_Check(object) && !PyType_Check(object) && !PyModule_Check(object);
+}
+
+/* 1 if a slot of the root still has in it what it had when the capture began. */
+static int
+is_own(MgCapture *capture, MgFrame *frame, int slot)
+{
+    if (!capture->point || frame != capture->root || slot >= capture->argument_count) {
+        return 0;
+    }
+    PyObject *value = mg_twin_original(frame->localsplus[slot]), *had = capture->arguments[slot];
+    MgRecord *record = value == had || !mg_is_twin(value) ? NULL : mg_world_record(capture, value);
+    return value == had || (record != NULL && record->object == had);
 }
 
 /* What becomes of a local that is not read any more. Eager keeps it to the end of the frame; so does the root, if it has
- * it already, and so do others if its finalizer may run. New, or NULL if it is dropped. */
+ * it already, and so do others if its finalizer may run, and if it is a tensor that is built for something else: `*dead` is
+ * then set. New, or NULL if it is dropped. */
 static PyObject *
-keep_dead(MgCapture *capture, MgFrame *frame, int slot)
+keep_dead(MgCapture *capture, MgFrame *frame, int slot, char *dead)
 {
     PyObject *value = frame->localsplus[slot];
     if (value == NULL || !is_missed(value)) {
         return NULL;
     }
-    if (capture->point && frame == capture->root && slot < capture->argument_count &&
-        value == capture->arguments[slot]) {
+    if (is_own(capture, frame, slot)) {
         return Py_NewRef(&mg_exit_own);
+    }
+    if (mg_is_twin(value)) {
+        *dead = 1;
+        return Py_NewRef(value);
     }
     return mg_trace_acts(capture, value) ? Py_NewRef(value) : NULL;
 }
@@ -83,7 +101,10 @@ snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **
     capture->snapshots = grown;
     int count = (int)(sp - frame->localsplus);
     PyObject **slots = PyMem_Calloc((size_t)count + 1, sizeof(PyObject *));
-    if (slots == NULL) {
+    char *dead = PyMem_Calloc((size_t)count + 1, 1);
+    if (slots == NULL || dead == NULL) {
+        PyMem_Free(slots);
+        PyMem_Free(dead);
         PyErr_NoMemory();
         return MG_ERR;
     }
@@ -97,7 +118,7 @@ snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **
             slots[i] = Py_XNewRef(frame->localsplus[i]);
         }
         else {
-            slots[i] = keep_dead(capture, frame, i);
+            slots[i] = keep_dead(capture, frame, i, &dead[i]);
         }
     }
     capture->snapshots[capture->snapshot_count++] = (MgSnapshot){
@@ -107,6 +128,7 @@ snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **
         .awaiting = awaiting,
         .count = count,
         .slots = slots,
+        .dead = dead,
     };
     return MG_OK;
 }

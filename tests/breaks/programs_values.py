@@ -650,4 +650,44 @@ def f(x, m):
 f(X, {"a": 1}.get)
 f(X, {"a": 2}.get)
 f(X, "aba".count)
+### a weak reference to a tensor that is not read any more
+import weakref
+def f(x):
+    y = x * 2
+    reference = weakref.ref(y)
+    print("break")
+    z = x + 1
+    print("break")
+    return reference() is not None, z
+---
+f(X)
+f(X)
+f(X)
+### the address of a tensor that is not read any more
+import ctypes
+def addresses(tensors):
+    return [each.data_ptr() for each in tensors]
+def inner(x):
+    y, z = x * 2, x * 3
+    p, (q,) = y.data_ptr(), addresses([z])
+    other = torch.full_like(x, 5.0) + 1
+    print("break")
+    other = other + torch.zeros_like(x) + torch.ones_like(x)
+    first = [ctypes.cast(each, ctypes.POINTER(ctypes.c_float))[0] for each in (p, q)]
+    return other, first
+def f(x):
+    return inner(x.detach() + 1)
+---
+f(X)
+f(X)
+f(Y)
+### what autograd saved for a tensor that is not read any more
+def f(x):
+    y = x.detach().requires_grad_() * 2
+    y = y * y
+    y.grad_fn._raw_saved_self.register_hooks(lambda value: 2 * value, lambda value: value / 2)
+    return x + 1
+---
+f(X)
+f(Y)
 """)
