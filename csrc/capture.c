@@ -385,6 +385,24 @@ mg_capture_guard_length(MgCapture *capture, MgSource *source, Py_ssize_t length)
 }
 
 int
+mg_capture_guard_lacks(MgCapture *capture, MgSource *source, PyObject *name)
+{
+    void *tag = (void *)(uintptr_t)(MG_GUARD_LACKS + 1);
+    PyObject *names = mg_table_get(&capture->guarded, source, tag); /* the guard has it */
+    if (names != NULL) {
+        int known = PySequence_Contains(names, name);
+        return known != 0 ? (known < 0 ? MG_ERR : MG_OK) : PyList_Append(names, name);
+    }
+    names = Py_BuildValue("[O]", name);
+    int result =
+        names == NULL || add_guard(capture, (MgGuard){.kind = MG_GUARD_LACKS, .source = source, .expected = names}) < 0
+            ? MG_ERR
+            : mg_table_set(&capture->guarded, source, tag, names);
+    Py_XDECREF(names);
+    return result;
+}
+
+int
 mg_capture_guard_limit(MgCapture *capture, MgSource *source, Py_ssize_t limit)
 {
     int fresh = is_new(capture, MG_GUARD_LIMIT, source);

@@ -60,6 +60,7 @@ typedef enum {
     MG_GUARD_METHODS,  /* special methods of the type: see protocol.c */
     MG_GUARD_ANSWER,   /* source is a tuple of a C function and its arguments: what it gives is expected */
     MG_GUARD_LIMIT,    /* the limit of the deque is index */
+    MG_GUARD_LACKS,    /* the instance dict of source has none of the names in the list expected */
     MG_GUARD_WEAK,     /* source is what the weak reference expected points at */
 } MgGuardKind;
 
@@ -162,6 +163,7 @@ struct MgCapture {
     int foreign;          /* a backend gets the graph: it is not run as it is */
     int wrote;            /* a tensor from outside was written to, or one that may share its memory */
     int first_write;      /* no node before this one did that */
+    int tensor_classes;   /* which of torch.Tensor and nn.Parameter were looked at: see tensorclass.c */
     int changes;          /* MG_CHANGED_...: what was done to tensors from outside */
     int asks_leaves;      /* it may matter which tensors are leaves */
     int named;            /* a text with the name of a type or a function in it may have been made */
@@ -232,6 +234,7 @@ int mg_capture_handles(MgCapture *capture);
 int mg_capture_guard(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected);
 int mg_capture_guard_length(MgCapture *capture, MgSource *source, Py_ssize_t length);
 int mg_capture_guard_limit(MgCapture *capture, MgSource *source, Py_ssize_t limit);
+int mg_capture_guard_lacks(MgCapture *capture, MgSource *source, PyObject *name);
 int mg_capture_guard_pair(MgCapture *capture, MgGuardKind kind, MgSource *source, MgSource *other);
 
 /* The first `count` of `total` sources must be distinct objects, and none of them one of the rest. */

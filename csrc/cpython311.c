@@ -480,6 +480,36 @@ mg_instance_dict(PyObject *object)
     return *slot;
 }
 
+int
+mg_instance_has(PyObject *object, PyObject *name)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject *dict = NULL, *key, *value;
+    if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
+        dict = *_PyObject_ManagedDictPointer(object);
+        PyDictValues *values = *_PyObject_ValuesPointer(object);
+        if (dict == NULL && values != NULL) { /* they lie in the object itself */
+            PyDictKeysObject *keys = ((PyHeapTypeObject *)type)->ht_cached_keys;
+            for (Py_ssize_t i = 0; i < keys->dk_nentries; i++) {
+                if (values->values[i] != NULL && DK_UNICODE_ENTRIES(keys)[i].me_key == name) {
+                    return 1;
+                }
+            }
+        }
+    }
+    else {
+        PyObject **slot = _PyObject_GetDictPtr(object);
+        dict = slot == NULL ? NULL : *slot;
+    }
+    Py_ssize_t position = 0;
+    while (dict != NULL && PyDict_Next(dict, &position, &key, &value)) {
+        if (key == name || (PyUnicode_CheckExact(key) && PyUnicode_Compare(key, name) == 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 PyTypeObject *mg_dict_plain_type;
 PyObject mg_dict_unknown = {_PyObject_EXTRA_INIT 1, &PyBaseObject_Type};
 

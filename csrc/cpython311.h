@@ -139,6 +139,9 @@ void mg_dict_iterator_place(PyObject *iterator, Py_ssize_t consumed, int changed
 /* The instance dict of an object, made if it has none yet; borrowed, NULL without an exception. No collection runs. */
 PyObject *mg_instance_dict(PyObject *object);
 
+/* 1 if an object has a value of this name, an interned string, in its instance dict. Makes no dict, and runs no code. */
+int mg_instance_has(PyObject *object, PyObject *name);
+
 /* A dict's value for a key of an exact builtin type, with no Python code: borrowed, NULL without an exception if there is
  * none. Where only the __eq__ of another key could tell, it is `mg_dict_unknown`, an object that nobody else has. */
 PyObject *mg_dict_find(PyObject *dict, PyObject *key);

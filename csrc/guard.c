@@ -313,6 +313,13 @@ mg_guard_check(MgCheck *check, PyObject **registers)
             return (PyObject *)Py_TYPE(value) == check->expected;
         case MG_GUARD_IDENTITY:
             return value == check->expected;
+        case MG_GUARD_LACKS:
+            for (Py_ssize_t i = 0; i < PyList_GET_SIZE(check->expected); i++) {
+                if (mg_instance_has(value, PyList_GET_ITEM(check->expected, i))) {
+                    return 0;
+                }
+            }
+            return 1;
         case MG_GUARD_WEAK:
             return value == PyWeakref_GET_OBJECT(check->expected) && value != Py_None; /* None if it has gone */
         case MG_GUARD_VALUE:
@@ -647,6 +654,10 @@ mg_guard_text(const MgProgram *program, int index)
                        : PyUnicode_FromFormat("%U is the same %s", source, ((PyTypeObject *)type)->tp_name);
             break;
         }
+        case MG_GUARD_LACKS:
+            other = mg_text_of(check->expected);
+            text = other == NULL ? NULL : PyUnicode_FromFormat("%U has none of the attributes %U", source, other);
+            break;
         case MG_GUARD_WEAK: {
             PyObject *object = PyWeakref_GET_OBJECT(check->expected);
             text = PyUnicode_FromFormat("%U is the same %s", source,

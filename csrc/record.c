@@ -16,6 +16,7 @@
 #include "shape.h"
 #include "storage.h"
 #include "symbol.h"
+#include "tensorclass.h"
 #include "world.h"
 #include "aside.h"
 
@@ -1071,7 +1072,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     PyObject *names = name_size(kind, &target, args, &count, kwnames);
     kwnames = names == Py_None ? NULL : names;
     if (names == NULL || mapping.key == NULL || mapping.twins == NULL || state == NULL ||
-        key_add(&mapping, target) < 0 || key_add(&mapping, state) < 0 ||
+        mg_tensor_class_check(capture, target, args, count) < 0 || key_add(&mapping, target) < 0 ||
+        key_add(&mapping, state) < 0 ||
         map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0 ||
         check_gradless(capture, mapping.twins) < 0 || mg_shape_add_settings(target, mapping.key) < 0) {
         goto done;
@@ -1447,7 +1449,8 @@ Py_ssize_t
 mg_record_length(MgCapture *capture, PyObject *object)
 {
     MgTwin *twin = mg_twin_of(object);
-    if (mg_record_input(capture, object) < 0) {
+    if (mg_record_input(capture, object) < 0 ||
+        mg_tensor_class_check_special(capture, object, MG_STRING("__len__")) < 0) {
         return -1;
     }
     if (twin->meta->dim == 0) {
@@ -1479,6 +1482,9 @@ mg_record_len(MgCapture *capture, PyObject *object)
 PyObject *
 mg_record_iter(MgCapture *capture, PyObject *object)
 {
+    if (mg_tensor_class_check_special(capture, object, MG_STRING("__iter__")) < 0) {
+        return NULL;
+    }
     if (mg_twin_of(object)->meta->dim == 0) {
         PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
         return NULL;
@@ -1555,6 +1561,20 @@ mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
         return NULL;
     }
     MgMeta *meta = twin->meta;
+    int is_own;
+    PyObject *value, *found = mg_tensor_class_find(capture, twin, name, &is_own);
+    if (is_own < 0) {
+        return NULL;
+    }
+    if (found == NULL || Py_TYPE(found)->tp_descr_set == NULL) { /* the tensor's own comes first */
+        int has = mg_tensor_own_attribute(capture, twin, name, &value);
+        if (has != 0) {
+            return has < 0 ? NULL : value;
+        }
+    }
+    if (found != NULL && !is_own) {
+        return mg_tensor_class_get(capture, object, name, found);
+    }
     if (PyUnicode_CompareWithASCIIString(name, "shape") == 0) {
         return meta->fake == NULL ? Py_NewRef(meta->sizes)
                                   : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("size"), &object, 1, NULL);
@@ -1580,21 +1600,16 @@ mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
     if (PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
         return read_grad(capture, twin);
     }
-    PyObject *found = _PyType_Lookup(meta->flags & MG_META_PARAMETER ? mg_torch.parameter : mg_torch.tensor, name);
     if (found == NULL) {
-        if (twin->real != NULL) {
-            MgRecord *record = mg_world_record(capture, twin->real);
-            PyObject *value = record == NULL ? NULL : mg_world_generic_getattr(capture, twin->real, name);
-            return value;
-        }
-        PyErr_Format(PyExc_AttributeError, "'Tensor' object has no attribute '%U'", name);
+        PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'",
+                     meta->flags & MG_META_PARAMETER ? "Parameter" : "Tensor", name);
         return NULL;
     }
     if (is_method(found)) {
         return PyMethod_New(found, object);
     }
-    if (Py_TYPE(found)->tp_descr_get == NULL) { /* a plain value on the class, unless the tensor has its own */
-        return twin->real != NULL ? mg_world_generic_getattr(capture, twin->real, name) : Py_NewRef(found);
+    if (Py_TYPE(found)->tp_descr_get == NULL) { /* a plain value on the class */
+        return Py_NewRef(found);
     }
     if (!mg_rules_is_tensor_attribute(name)) { /* it depends on more than the metadata */
         mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);
@@ -1607,9 +1622,18 @@ mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
 int
 mg_record_get_method(MgCapture *capture, PyObject *object, PyObject *name, PyObject **method)
 {
-    PyObject *found = _PyType_Lookup(mg_torch.tensor, name);
+    int is_own;
+    PyObject *found = mg_tensor_class_find(capture, mg_twin_of(object), name, &is_own);
+    *method = NULL;
+    if (is_own < 0) {
+        return 0;
+    }
     if (found != NULL && is_method(found) && !Py_IS_TYPE(found, &PyStaticMethod_Type) &&
         !Py_IS_TYPE(found, &PyClassMethod_Type)) {
+        int has = mg_tensor_own_attribute(capture, mg_twin_of(object), name, method);
+        if (has != 0) {
+            return 0;
+        }
         *method = Py_NewRef(found);
         return 1;
     }
