@@ -42,7 +42,7 @@ ASAN_MODULES = test_grammar test_generators test_coroutines test_asyncgen test_p
 C_FILES = $(wildcard csrc/*.c csrc/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build dev demo test test-unit test-debug test-conformance conformance models stress leaks asan bench \
+.PHONY: help venv build dev demo test test-unit test-debug test-conformance conformance models stress fuzz leaks asan bench \
 	lint format clean distclean
 
 help: ## list the targets
@@ -120,14 +120,19 @@ models: build ## real models, all of them (VARIANT=...)
 
 stress: VARIANT := debug
 stress: SEED := $(SEED)
-stress: build ## 5,000 random captured programs, 5,000 with breaks; all samples of torch's tests; random CPython tests, for MINUTES=30
+stress: build ## 5,000 random captured programs, 5,000 with breaks; hostile objects; all samples of torch's tests; random CPython tests, for MINUTES=30
 	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_PROGRAMS=5000 $(RUN) -m pytest -q tests/capture/test_random_programs.py
 	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_BREAKS=5000 $(RUN) -m pytest -q tests/breaks/test_random.py
 	MAGNETO_RANDOM_SEED=$(SEED) $(RUN) -m pytest -q tests/call/test_random_changes.py
+	$(RUN) tests/capture/fuzz.py --seed $(SEED) --minutes $(MINUTES)
 	MAGNETO_SWEEP=1 $(RUN) -m pytest -q tests/capture/test_ops.py tests/capture/test_modules.py tests/capture/test_shapes.py
 	MAGNETO_COMPARE_EVERY=1 $(RUN) -m pytest -q tests/breaks/test_programs.py
 	MAGNETO_BREAK_STEPS=40 $(RUN) -m pytest -q tests/breaks/test_everywhere.py
 	$(RUN) -m magneto.testing.stress --minutes $(MINUTES) $(ARGS)
+
+fuzz: SEED := $(SEED)
+fuzz: build ## programs with hostile objects, for MINUTES=30, plain and with breaks; VARIANT=debug or asan
+	$(if $(filter asan,$(VARIANT)),$(ASAN_STACK); $(ASAN_ENV)) $(RUN) tests/capture/fuzz.py --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
 leaks: build ## run each test again and again, and look for what grows
 	$(RUN) tests/leaks/hunt.py tests --ignore=tests/conformance $(ARGS)

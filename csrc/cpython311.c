@@ -546,33 +546,46 @@ is_plain_key(PyObject *key, int level)
            compare == PyBaseObject_Type.tp_richcompare; /* the same object, or another one */
 }
 
-/* 1 if a look-up of a key that is not there itself may call the __eq__ of another one, which has the same hash. */
-static int
-may_call(PyDictKeysObject *keys, PyObject *key, Py_hash_t hash)
+/* Looks for a key itself in a table of general keys: its entry, or NULL. *calls is 1 if a look-up by CPython may call the
+ * __eq__ of another key on the way, which has the same hash. */
+static const PyDictKeyEntry *
+find_same(PyDictKeysObject *keys, PyObject *key, Py_hash_t hash, int *calls)
 {
     size_t mask = ((size_t)1 << keys->dk_log2_size) - 1, perturb = (size_t)hash, at = (size_t)hash & mask;
     int width = 1 << (keys->dk_log2_index_bytes - keys->dk_log2_size);
-    for (;;) {
+    for (*calls = 0;;) {
         const char *place = keys->dk_indices + at * (size_t)width;
         Py_ssize_t index = width == 1   ? *(const int8_t *)place
                            : width == 2 ? *(const int16_t *)(const void *)place
                            : width == 4 ? *(const int32_t *)(const void *)place
                                         : *(const int64_t *)(const void *)place;
         if (index == DKIX_EMPTY) {
-            return 0;
+            return NULL;
         }
         if (index >= 0) {
             const PyDictKeyEntry *entry = &DK_ENTRIES(keys)[index];
             if (entry->me_key == key) {
-                return 0;
+                return entry;
             }
-            if (entry->me_hash == hash && !is_plain_key(entry->me_key, 0)) {
-                return 1;
-            }
+            *calls = *calls || (entry->me_hash == hash && !is_plain_key(entry->me_key, 0));
         }
         perturb >>= 5;
         at = (at * 5 + perturb + 1) & mask;
     }
+}
+
+PyObject *
+mg_dict_find_same(PyObject *dict, PyObject *key, Py_hash_t hash)
+{
+    PyDictKeysObject *keys = ((PyDictObject *)dict)->ma_keys;
+    if (keys->dk_kind != DICT_KEYS_GENERAL) {
+        PyObject *value = PyUnicode_CheckExact(key) ? _PyDict_GetItem_KnownHash(dict, key, hash) : NULL;
+        PyErr_Clear();
+        return value;
+    }
+    int calls;
+    const PyDictKeyEntry *entry = find_same(keys, key, hash, &calls);
+    return entry == NULL ? NULL : entry->me_value;
 }
 
 PyObject *
@@ -581,7 +594,11 @@ mg_dict_find(PyObject *dict, PyObject *key)
     PyDictKeysObject *keys = ((PyDictObject *)dict)->ma_keys;
     if (MG_UNLIKELY(keys->dk_kind == DICT_KEYS_GENERAL)) {
         Py_hash_t hash = PyObject_Hash(key);
-        if (hash != -1 && may_call(keys, key, hash)) {
+        int calls = 0;
+        if (hash != -1) {
+            find_same(keys, key, hash, &calls);
+        }
+        if (calls) {
             return &mg_dict_unknown;
         }
     }

@@ -145,6 +145,9 @@ int mg_instance_has(PyObject *object, PyObject *name);
 /* A dict's value for a key of an exact builtin type, with no Python code: borrowed, NULL without an exception if there is
  * none. Where only the __eq__ of another key could tell, it is `mg_dict_unknown`, an object that nobody else has. */
 PyObject *mg_dict_find(PyObject *dict, PyObject *key);
+
+/* The value of a key that is in the dict itself, with no code of any key. Borrowed; NULL if it is not there. */
+PyObject *mg_dict_find_same(PyObject *dict, PyObject *key, Py_hash_t hash);
 extern PyObject mg_dict_unknown;
 extern PyTypeObject *mg_dict_plain_type; /* one more type whose objects are compared by C code alone; or NULL */
 

@@ -160,7 +160,7 @@ dict_effects(Maker *maker, MgRecord *record)
     if (kept == 0 && PyDict_GET_SIZE(before) > 0) {
         PyObject *copy = PyDict_New();
         while (copy != NULL && mg_dict_next(now, &walk, &key, &value)) {
-            if (PyDict_SetItem(copy, key, value) < 0) {
+            if (_PyDict_SetItem_KnownHash(copy, key, value, walk.hash) < 0) {
                 Py_CLEAR(copy);
             }
         }
@@ -243,7 +243,7 @@ deque_effects(Maker *maker, MgRecord *record)
     for (Py_ssize_t i = 0; same && i < size; i++) {
         same = is_unchanged(maker->planner.capture, mg_deque_item(record->view, i), mg_deque_item(record->object, i));
     }
-    return same ? MG_OK : replace_effect(maker, record, NULL, PySequence_List(record->view));
+    return same ? MG_OK : replace_effect(maker, record, NULL, mg_deque_items(record->view));
 }
 
 static int

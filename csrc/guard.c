@@ -8,6 +8,7 @@
 #include "protocol.h"
 #include "registry.h"
 #include "rules.h"
+#include "settable.h"
 #include "shadow.h"
 #include "text.h"
 
@@ -727,7 +728,8 @@ mg_guard_text(const MgProgram *program, int index)
 static PyObject *
 keys_text(PyObject *object)
 {
-    PyObject *keys = PySequence_Tuple(object);
+    PyObject *keys = PyAnySet_Check(object) ? mg_set_items(object) : PyDict_Keys(object);
+    Py_XSETREF(keys, keys == NULL ? NULL : PyList_AsTuple(keys));
     PyObject *text = keys == NULL ? NULL : mg_text_of(keys);
     PyObject *result = text == NULL ? NULL : PyUnicode_FromFormat("its keys are %U", text);
     Py_XDECREF(keys);

@@ -168,6 +168,9 @@ add_sequence(MgPlanner *planner, PyObject *value)
     int count = (int)Py_SIZE(value);
     int node = add_compound(planner, value, is_list ? MG_PLAN_LIST : MG_PLAN_TUPLE, (PyObject *)Py_TYPE(value), count);
     for (int i = 0; node >= 0 && i < count; i++) {
+        if (i >= Py_SIZE(value)) { /* another thread has it too */
+            return refuse(planner, value);
+        }
         if (set_part(planner, node, i, is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i)) < 0) {
             return -1;
         }
@@ -353,11 +356,7 @@ content_of(PyObject *value, PyTypeObject *base)
         return content;
     }
     if (base == mg_deque_type) {
-        content = PyList_New(Py_SIZE(value));
-        for (Py_ssize_t i = 0; content != NULL && i < Py_SIZE(value); i++) {
-            PyList_SET_ITEM(content, i, Py_NewRef(mg_deque_item(value, i)));
-        }
-        return content;
+        return mg_deque_items(value);
     }
     if (PyDict_Check(value)) {
         return PyList_New(0); /* only stands for them: a copy would compare keys, which may run code */

@@ -71,6 +71,20 @@ mg_set_copy(PyTypeObject *type, PyObject *set)
 }
 
 PyObject *
+mg_set_items(PyObject *set)
+{
+    PyObject *items = PyList_New(0), *item;
+    Py_ssize_t position = 0;
+    Py_hash_t hash;
+    while (items != NULL && _PySet_NextEntry(set, &position, &item, &hash)) {
+        if (PyList_Append(items, item) < 0) {
+            Py_CLEAR(items);
+        }
+    }
+    return items;
+}
+
+PyObject *
 mg_set_places(PyObject *object)
 {
     PySetObject *set = (PySetObject *)object;
@@ -174,7 +188,7 @@ take_table(PyObject *object, PyObject *content)
 static int
 drop_others(PyObject *set, PyObject *wanted)
 {
-    PyObject *items = PySequence_List(set);
+    PyObject *items = mg_set_items(set);
     int status = items == NULL ? MG_ERR : MG_OK;
     for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(items); i++) {
         PyObject *item = PyList_GET_ITEM(items, i), *found = PyDict_GetItemWithError(wanted, item);

@@ -24,4 +24,7 @@ int mg_set_fill(PyObject *set, PyObject *const *items, PyObject *places);
  * `before`, which may be NULL, it gets those of `content`. MG_OK or MG_ERR. */
 int mg_set_become(PyObject *set, PyObject *content, PyObject *before);
 
+/* The items of a set in their order, whatever a class that extends it says. A new list. */
+PyObject *mg_set_items(PyObject *set);
+
 #endif

@@ -2,6 +2,7 @@
  *
  * A shadow is of the same type as the original, and is made and filled by the builtin type's own functions, whatever a
  * Python class that extends it has overridden. Reading an original here runs no Python code. */
+#include "cpython311.h"
 #include "shadow.h"
 
 #include "aside.h"
@@ -58,6 +59,17 @@ mg_deque_item(PyObject *deque, Py_ssize_t index)
     return block->items[index];
 }
 
+PyObject *
+mg_deque_items(PyObject *deque)
+{
+    Py_ssize_t size = Py_SIZE(deque);
+    PyObject *items = PyList_New(size);
+    for (Py_ssize_t i = 0; items != NULL && i < size; i++) {
+        PyList_SET_ITEM(items, i, Py_NewRef(mg_deque_item(deque, i)));
+    }
+    return items;
+}
+
 Py_ssize_t
 mg_deque_limit(PyObject *deque)
 {
@@ -74,7 +86,7 @@ int
 mg_dict_next(PyObject *dict, MgDictWalk *walk, PyObject **key, PyObject **value)
 {
     if (!PyODict_Check(dict)) {
-        return PyDict_Next(dict, &walk->position, key, value);
+        return _PyDict_Next(dict, &walk->position, key, value, &walk->hash);
     }
     OrderedNode *node = walk->started ? walk->node : ((Ordered *)dict)->first;
     walk->started = 1;
@@ -82,13 +94,10 @@ mg_dict_next(PyObject *dict, MgDictWalk *walk, PyObject **key, PyObject **value)
         return 0;
     }
     walk->node = node->next;
+    walk->hash = node->hash;
     *key = node->key;
-    *value = _PyDict_GetItem_KnownHash(dict, node->key, node->hash);
-    if (*value == NULL) {
-        PyErr_Clear();
-        return 0;
-    }
-    return 1;
+    *value = mg_dict_find_same(dict, node->key, node->hash);
+    return *value != NULL;
 }
 
 int

@@ -32,6 +32,7 @@ int mg_shadow_clear(PyObject *container);
 typedef struct {
     Py_ssize_t position;
     void *node;
+    Py_hash_t hash; /* of the last key */
     int started;
 } MgDictWalk;
 int mg_dict_next(PyObject *dict, MgDictWalk *walk, PyObject **key, PyObject **value);
@@ -42,6 +43,7 @@ int mg_dict_is_walked(PyObject *dict, const MgDictWalk *walk, Py_ssize_t count);
 /* Deques. The item is borrowed, NULL if there is none; the limit is -1 if there is none. */
 PyObject *mg_deque_item(PyObject *deque, Py_ssize_t index);
 Py_ssize_t mg_deque_limit(PyObject *deque);
+PyObject *mg_deque_items(PyObject *deque); /* a new list */
 
 /* What a mappingproxy stands for. Borrowed. */
 PyObject *mg_proxy_mapping(PyObject *proxy);

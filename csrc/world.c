@@ -566,8 +566,13 @@ expose_sequence(MgCapture *capture, MgRecord *record, PyObject *shadow)
     }
     for (Py_ssize_t i = 0; i < size; i++) {
         MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ITEM, record->source, NULL, i);
+        if (i >= Py_SIZE(sequence)) {
+            return mg_capture_abort(capture, MG_REASON_OPAQUE, "a container that another thread changes");
+        }
         PyObject *item = record->kind == MG_KIND_LIST ? PyList_GET_ITEM(sequence, i) : mg_deque_item(sequence, i);
+        Py_INCREF(item);
         PyObject *view = expose_item(capture, item, source);
+        Py_DECREF(item);
         int status = view == NULL ? MG_ERR : mg_shadow_add(shadow, view);
         Py_XDECREF(view);
         if (status < 0) {
@@ -656,19 +661,28 @@ expose_dict(MgCapture *capture, MgRecord *record, PyObject *shadow)
         return mg_capture_abort(capture, MG_REASON_OPAQUE, "an OrderedDict whose items are not those of its order");
     }
     int status = keys == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_KEYS, record->source, keys);
-    for (Py_ssize_t i = 0; status == MG_OK && i < PyTuple_GET_SIZE(keys); i++) {
+    for (Py_ssize_t i = 0; status == MG_OK && i < PyTuple_GET_SIZE(keys); i++) { /* all, before any is looked up */
         key = PyTuple_GET_ITEM(keys, i);
         if (!is_quiet_key(key, 0)) {
             status = mg_capture_abort(capture, MG_REASON_OPAQUE, "a key of type %s", Py_TYPE(key)->tp_name);
-            break;
         }
+    }
+    for (Py_ssize_t i = 0; status == MG_OK && i < PyTuple_GET_SIZE(keys); i++) {
+        key = PyTuple_GET_ITEM(keys, i);
         if (pin_key(capture, key) < 0) {
             status = MG_ERR;
             break;
         }
         MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, record->source, key, 0);
-        value = PyDict_GetItemWithError(dict, key);
-        PyObject *view = value == NULL ? NULL : expose_item(capture, value, source);
+        value = Py_XNewRef(PyDict_GetItemWithError(dict, key));
+        if (value == NULL) {
+            status = PyErr_Occurred()
+                         ? MG_ERR
+                         : mg_capture_abort(capture, MG_REASON_OPAQUE, "a container that another thread changes");
+            break;
+        }
+        PyObject *view = expose_item(capture, value, source);
+        Py_DECREF(value);
         status = view == NULL ? MG_ERR : mg_shadow_set(shadow, key, view);
         Py_XDECREF(view);
     }
@@ -697,7 +711,7 @@ static int
 expose_set(MgCapture *capture, MgRecord *record, PyObject *shadow)
 {
     PyObject *set = record->object;
-    PyObject *keys = PySequence_List(Py_TYPE(set) == &PySet_Type || Py_TYPE(set) == &PyFrozenSet_Type ? set : shadow);
+    PyObject *keys = mg_set_items(shadow);
     if (keys == NULL) {
         return MG_ERR;
     }

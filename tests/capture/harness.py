@@ -19,6 +19,7 @@ import functools
 import io
 import linecache
 import random
+import re
 import sys
 import types
 from collections.abc import Callable, Iterable
@@ -62,6 +63,28 @@ def _canonical_float(value: float) -> tuple[str, str]:
     return "float", value.hex()
 
 
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")  # other ones on the two sides
+
+
+def _is(value: Any, kinds: Any) -> bool:
+    """isinstance by the real class: `__class__` may lie."""
+    actual = type(value)
+    return any(type.__subclasscheck__(kind, actual) for kind in (kinds if type(kinds) is tuple else (kinds,)))
+
+
+def _among(kind: type, kinds: tuple[type, ...]) -> bool:
+    """`in`, with no `__eq__` of a metaclass."""
+    return any(kind is each for each in kinds)
+
+
+def _dict_of(value: Any) -> Any:
+    """The dict of an instance, with no `__getattribute__` of its class."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+
+
 class _Walk:
     """Turns objects into nested tuples that are equal if and only if the objects can't be told apart."""
 
@@ -92,14 +115,14 @@ class _Walk:
         return tuple(self(value) for value in values)
 
     def mapping(self, value: Any) -> tuple[Any, ...]:
-        ordered = isinstance(value, collections.OrderedDict)
+        ordered = _is(value, collections.OrderedDict)
         items = collections.OrderedDict.items(value) if ordered else dict.items(value)
         return tuple((self(key), self(item)) for key, item in items)
 
     def instance(self, value: Any) -> tuple[Any, ...]:
         parts: list[Any] = [type(value).__qualname__, self(type(value))]
-        content = getattr(value, "__dict__", None)
-        if isinstance(content, dict):
+        content = _dict_of(value)
+        if _is(content, dict):
             # the dict itself has an identity that shows only when somebody asks for it
             parts.append(("dict", self.mapping(content)))
         for base in type(value).__mro__:
@@ -113,10 +136,11 @@ class _Walk:
         kind = type(value)
         if kind is float:
             return _canonical_float(value)
-        if kind in _SCALARS:
-            return kind.__name__, repr(value)
-        if kind in (tuple, torch.Size) and all(
-            type(item) in _SCALARS or type(item) is float for item in value
+        if _among(kind, _SCALARS):
+            text = repr(value)
+            return kind.__name__, _ADDRESS.sub(" at 0x...", text) if " at 0x" in text else text
+        if _among(kind, (tuple, torch.Size)) and all(
+            _among(type(item), _SCALARS) or type(item) is float for item in value
         ):
             return kind.__name__, self.items(value)  # equal ones can't be told apart but by `is`
         if kind is slice:
@@ -125,9 +149,9 @@ class _Walk:
             return kind.__name__, repr(value)
         if id(value) in self.seen:
             return "seen", self.seen[id(value)]
-        if isinstance(value, types.ModuleType):
+        if _is(value, types.ModuleType):
             return "module", value.__name__
-        if isinstance(value, type) and value.__module__ != self.module:
+        if _is(value, type) and value.__module__ != self.module:
             return "class", value.__module__, value.__qualname__
         if kind is types.FunctionType and value.__module__ != self.module:
             return "function", value.__module__, value.__qualname__
@@ -138,9 +162,9 @@ class _Walk:
         return self.compound(value, kind)
 
     def compound(self, value: Any, kind: type) -> Any:
-        if isinstance(value, torch.Tensor):
+        if _is(value, torch.Tensor):
             return self.tensor(value)
-        if isinstance(value, torch.nn.Module):
+        if _is(value, torch.nn.Module):
             return kind.__qualname__, self(kind), self.mapping(vars(value))
         if kind is types.FunctionType:
             return (
@@ -154,39 +178,49 @@ class _Walk:
                 return "cell", self(value.cell_contents)
             except ValueError:
                 return "cell", "empty"
-        if isinstance(value, type):
+        if _is(value, type):
             skipped = {"__dict__", "__weakref__", "__doc__", "__module__", "__abstractmethods__", "_abc_impl"}
             return "class", value.__qualname__, tuple(
                 (name, self(item)) for name, item in vars(value).items() if name not in skipped
             )  # fmt: skip
-        if isinstance(value, enum.Enum):
+        if _is(value, enum.Enum):
             return "enum", kind.__qualname__, value.name
-        if isinstance(value, BaseException):
-            return "exception", kind.__qualname__, self.items(value.args), self(vars(value))
+        if _is(value, BaseException):
+            arguments = BaseException.args.__get__(value)
+            return "exception", kind.__qualname__, self.items(arguments), self(_dict_of(value))
         return self.container(value, kind)
 
     def container(self, value: Any, kind: type) -> Any:
         extra: Any = self.instance(value) if kind.__flags__ & (1 << 9) else kind.__qualname__
-        if isinstance(value, (tuple, list)):
-            return extra, self.items(
-                tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
+        if _is(value, (tuple, list)):
+            return extra, self.items(tuple.__iter__(value) if _is(value, tuple) else list.__iter__(value))
+        if _is(value, collections.deque):
+            return (
+                extra,
+                collections.deque.maxlen.__get__(value),
+                self.items(collections.deque.__iter__(value)),
             )
-        if isinstance(value, collections.deque):
-            return extra, value.maxlen, self.items(value)
-        if isinstance(value, dict):
-            factory = self(value.default_factory) if isinstance(value, collections.defaultdict) else None
+        if _is(value, dict):
+            factory = None
+            if _is(value, collections.defaultdict):
+                factory = self(collections.defaultdict.default_factory.__get__(value))
             return extra, factory, self.mapping(value)
-        if isinstance(value, (set, frozenset)):
-            return extra, tuple(sorted((self(item) for item in value), key=repr))
-        if isinstance(value, (int, float, str)):
-            return extra, kind.__base__, repr(value)
-        if isinstance(value, functools.partial):
+        if _is(value, (set, frozenset)):
+            items = set.__iter__(value) if _is(value, set) else frozenset.__iter__(value)
+            # their order may be that of addresses, which are others on the two sides
+            ordered = sorted(
+                items, key=lambda item: (type(item).__qualname__, repr((_dict_of(item) or {}).get("n")))
+            )
+            return extra, tuple(sorted((self(item) for item in ordered), key=repr))
+        if _is(value, (int, float, str)):
+            return extra, next((base, base.__repr__(value)) for base in (int, float, str) if _is(value, base))
+        if _is(value, functools.partial):
             return extra, self(value.func), self(value.args), self(value.keywords)
         if kind is types.MappingProxyType:
             return "proxy", self.mapping(dict(value))
         if kind is property:
             return "property", self(value.fget), self(value.fset)
-        if kind in (staticmethod, classmethod):
+        if _among(kind, (staticmethod, classmethod)):
             return kind.__name__, self(value.__func__)
         if kind.__flags__ & (1 << 9):
             return extra
