@@ -66,6 +66,10 @@ def _canonical_float(value: float) -> tuple[str, str]:
 _ADDRESS = re.compile(" at 0x[0-9a-f]+")  # other ones on the two sides
 
 
+def _text(text: str) -> str:
+    return _ADDRESS.sub(" at 0x...", text) if " at 0x" in text else text
+
+
 def _is(value: Any, kinds: Any) -> bool:
     """isinstance by the real class: `__class__` may lie."""
     actual = type(value)
@@ -137,8 +141,7 @@ class _Walk:
         if kind is float:
             return _canonical_float(value)
         if _among(kind, _SCALARS):
-            text = repr(value)
-            return kind.__name__, _ADDRESS.sub(" at 0x...", text) if " at 0x" in text else text
+            return kind.__name__, _text(repr(value))
         if _among(kind, (tuple, torch.Size)) and all(
             _among(type(item), _SCALARS) or type(item) is float for item in value
         ):
@@ -213,7 +216,9 @@ class _Walk:
             )
             return extra, tuple(sorted((self(item) for item in ordered), key=repr))
         if _is(value, (int, float, str)):
-            return extra, next((base, base.__repr__(value)) for base in (int, float, str) if _is(value, base))
+            return extra, next(
+                (base, _text(base.__repr__(value))) for base in (int, float, str) if _is(value, base)
+            )
         if _is(value, functools.partial):
             return extra, self(value.func), self(value.args), self(value.keywords)
         if kind is types.MappingProxyType:
