@@ -312,11 +312,23 @@ append_string(PyObject **locals, const MgUnit *store, PyObject *left, PyObject *
     return left;
 }
 
-/* 1 for what CPython calls when an object goes, and whose errors it prints. */
+/* 1 for a frame of what CPython calls when an object goes, and whose errors it prints: a __del__, whatever its name is. Asked
+ * when the frame starts. */
 static int
-is_finalizer(PyCodeObject *code)
+is_finalizer(const MgFrame *frame)
 {
-    return PyUnicode_CompareWithASCIIString(code->co_name, "__del__") == 0;
+    PyCodeObject *code = frame->f_code;
+    if (PyUnicode_CompareWithASCIIString(code->co_name, "__del__") == 0) {
+        return 1;
+    }
+    PyObject *self = code->co_nlocalsplus > 0 ? frame->localsplus[0] : NULL;
+    if (code->co_argcount == 0 && self != NULL && PyTuple_CheckExact(self)) { /* *args */
+        self = PyTuple_GET_SIZE(self) > 0 ? PyTuple_GET_ITEM(self, 0) : NULL;
+    }
+    if (self == NULL || Py_TYPE(self)->tp_finalize == NULL || !PyType_HasFeature(Py_TYPE(self), Py_TPFLAGS_HEAPTYPE)) {
+        return 0;
+    }
+    return _PyType_Lookup(Py_TYPE(self), MG_STRING("__del__")) == (PyObject *)frame->f_func;
 }
 
 /* ---- the loop ---- */
@@ -370,8 +382,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     int oparg;
     frame->stacktop = -1;
 
+    const int finalizes = capture != NULL && !direct && !throwflag && is_finalizer(frame);
     if (MG_UNLIKELY(capture != NULL)) {
-        if (capture->reason != MG_REASON_NONE && (throwflag || capture->ending || is_finalizer(code))) {
+        if (capture->reason != MG_REASON_NONE && (throwflag || capture->ending || finalizes)) {
             /* a generator that a frame let go of where the capture stops: eager would run its handlers later */
             MgHandler handler;
             int at = (int)(frame->prev_instr - mg_frame_code_start(frame));
@@ -381,7 +394,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         if (mg_trace_enter(capture, frame) < 0) {
             goto error;
         }
-        capture->finalizers -= !direct && is_finalizer(code);
+        capture->finalizers -= finalizes;
     }
     if (throwflag) {
         goto error;
@@ -1804,6 +1817,10 @@ error:
     if (MG_LIKELY(capture == NULL || capture->reason == MG_REASON_NONE)) {
         if (capture != NULL && tstate->curexc_traceback == NULL) { /* no frame has seen it yet */
             capture->raised = break_step;
+            if (MG_UNLIKELY(capture->parameters) && mg_trace_misnames(capture) < 0) {
+                capture->dropped = capture->dropped == 0 ? break_step : capture->dropped;
+                goto unwind;
+            }
         }
         mg_traceback_here(tstate, frame);
     }
@@ -1829,7 +1846,7 @@ unwind:
             if (MG_UNLIKELY(link.use_tracing)) {
                 mg_trace_unwind(tstate, frame);
             }
-            if (MG_UNLIKELY(aborted) && !direct && (closing || is_finalizer(code))) {
+            if (MG_UNLIKELY(aborted) && ((closing && !direct) || finalizes)) {
                 capture->dropped = capture->dropped == 0 ? entered : capture->dropped;
                 PyErr_Clear(); /* CPython would print it */
                 if (closing) {

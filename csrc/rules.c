@@ -9,6 +9,7 @@
 #include "answer.h"
 #include "callable.h"
 #include "depth.h"
+#include "classes.h"
 #include "control.h"
 #include "kinds.h"
 #include "place.h"
@@ -60,7 +61,7 @@ typedef enum {
     RULE_ID,
     RULE_SUBCLASSES, /* type.__subclasses__ */
     RULE_INSTANCECHECK,
-    RULE_FALSE,
+    RULE_OVERRIDES, /* has_torch_function and its kin */
     RULE_SUM,
     RULE_REVERSED,
     RULE_DISPATCH, /* the part of functools.singledispatch that looks for the function */
@@ -114,7 +115,7 @@ static const char *const rule_names[RULE_COUNT] = {
     [RULE_ID] = "id",
     [RULE_SUBCLASSES] = "subclasses",
     [RULE_INSTANCECHECK] = "instancecheck",
-    [RULE_FALSE] = "false",
+    [RULE_OVERRIDES] = "overrides",
     [RULE_SUM] = "sum",
     [RULE_REVERSED] = "reversed",
     [RULE_DISPATCH] = "dispatch",
@@ -147,8 +148,11 @@ static struct {
     PyObject *attributes;     /* names of attributes of tensors that follow from the metadata */
     PyObject *polyfills;      /* C functions -> Python functions that do the same, to be inlined in their place */
     PyObject *stand_ins;      /* Python's classes of numbers -> the dtypes that torch takes them for */
+    PyObject *no_override;    /* a __torch_function__ that does not count */
+    PyObject *overrides_enabled;
     PyObject *module_getattr; /* torch.nn.Module.__getattr__, */
     PyObject *module_code;    /* strong: and its code at start-up */
+    PyObject *call_code;      /* the code of torch.nn.Module._call_impl */
 } rules;
 
 /* ---- tables ---- */
@@ -189,14 +193,24 @@ mg_rules_configure(PyObject *tables)
         const char *name;
         PyObject **slot;
     } wanted[] = {
-        {"owner_names", &rules.owner_names},     {"native_modules", &rules.native_modules},
-        {"state_readers", &rules.state_readers}, {"state_words", &rules.state_words},
-        {"state_writers", &rules.state_writers}, {"hold_casts", &rules.hold_casts},
-        {"managers", &rules.managers},           {"setters", &rules.setters},
-        {"operator_abs", &rules.operator_abs},   {"operators", &rules.operators},
-        {"attributes", &rules.attributes},       {"polyfills", &rules.polyfills},
-        {"stand_ins", &rules.stand_ins},         {"module_getattr", &rules.module_getattr},
+        {"owner_names", &rules.owner_names},
+        {"native_modules", &rules.native_modules},
+        {"state_readers", &rules.state_readers},
+        {"state_words", &rules.state_words},
+        {"state_writers", &rules.state_writers},
+        {"hold_casts", &rules.hold_casts},
+        {"managers", &rules.managers},
+        {"setters", &rules.setters},
+        {"operator_abs", &rules.operator_abs},
+        {"operators", &rules.operators},
+        {"attributes", &rules.attributes},
+        {"polyfills", &rules.polyfills},
+        {"stand_ins", &rules.stand_ins},
+        {"module_getattr", &rules.module_getattr},
         {"module_code", &rules.module_code},
+        {"no_override", &rules.no_override},
+        {"overrides_enabled", &rules.overrides_enabled},
+        {"call_code", &rules.call_code},
     };
     if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
         return MG_ERR;
@@ -211,6 +225,7 @@ mg_rules_configure(PyObject *tables)
     if (places != NULL && mg_place_configure(places) < 0) {
         return MG_ERR;
     }
+    mg_classes_configure(tables);
     if (mg_kinds_configure(tables) < 0) {
         return MG_ERR;
     }
@@ -789,111 +804,6 @@ mg_rules_truth(MgCapture *capture, PyObject *value)
     return truth;
 }
 
-/* The class that a value claims: for a twin or a number that of what it stands for. Borrowed. */
-static PyObject *
-class_of(PyObject *value)
-{
-    if (mg_is_number(value)) {
-        return (PyObject *)mg_number_class(value);
-    }
-    if (mg_is_twin(value)) {
-        return (PyObject *)(mg_twin_of(value)->meta->flags & MG_META_PARAMETER ? mg_torch.parameter : mg_torch.tensor);
-    }
-    return (PyObject *)Py_TYPE(value);
-}
-
-/* isinstance(value, classes) where value is a twin or a number: 1, 0 or -1. `asks` is 0 where a metaclass has been asked
- * already. */
-static int
-twin_isinstance(PyObject *value, PyObject *classes, int asks)
-{
-    if (PyTuple_Check(classes)) {
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); i++) {
-            int result = twin_isinstance(value, PyTuple_GET_ITEM(classes, i), asks);
-            if (result != 0) {
-                return result;
-            }
-        }
-        return 0;
-    }
-    if (Py_IS_TYPE(classes, mg_kinds.union_type)) { /* X | Y */
-        PyObject *arguments = mg_aside_getattr(classes, MG_STRING("__args__"));
-        int result = arguments == NULL ? -1 : PyTuple_Check(arguments) ? twin_isinstance(value, arguments, asks) : 0;
-        Py_XDECREF(arguments);
-        return result;
-    }
-    /* a metaclass of the user's may look at the object itself; its frame is captured */
-    PyObject *check =
-        asks && PyType_Check(classes) ? _PyType_Lookup(Py_TYPE(classes), MG_STRING("__instancecheck__")) : NULL;
-    if (check != NULL && PyFunction_Check(check) &&
-        mg_place_of((PyCodeObject *)PyFunction_GET_CODE(check)) == MG_PLACE_USER) {
-        return PyObject_IsInstance(value, classes);
-    }
-    if (mg_is_number(value)) {
-        return PyObject_IsSubclass(class_of(value), classes);
-    }
-    if (classes == (PyObject *)mg_torch.parameter) {
-        return (mg_twin_of(value)->meta->flags & MG_META_PARAMETER) != 0;
-    }
-    if (classes == (PyObject *)mg_twin_class) {
-        return 0;
-    }
-    return PyObject_IsSubclass(class_of(value), classes);
-}
-
-/* Guards what decides whether something is an instance or a subclass of classes that C code may use: special methods of
- * them and of their metaclasses, and what was registered with ABCs. */
-static int
-guard_classes(MgCapture *capture, PyObject *classes)
-{
-    if (PyTuple_Check(classes)) {
-        int status = mg_depth_enter(capture);
-        if (status < 0) {
-            return MG_ERR;
-        }
-        for (Py_ssize_t i = 0; status == MG_OK && i < PyTuple_GET_SIZE(classes); i++) {
-            status = guard_classes(capture, PyTuple_GET_ITEM(classes, i));
-        }
-        mg_depth_leave(capture);
-        return status;
-    }
-    if (!PyType_Check(classes)) { /* a union holds classes for good; anything else is guarded by itself */
-        PyObject *parts =
-            Py_IS_TYPE(classes, mg_kinds.union_type) ? mg_aside_getattr(classes, MG_STRING("__args__")) : NULL;
-        int result = parts == NULL ? (PyErr_Occurred() ? MG_ERR : MG_OK) : guard_classes(capture, parts);
-        Py_XDECREF(parts);
-        return result;
-    }
-    PyTypeObject *meta = Py_TYPE(classes);
-    if (meta == &PyType_Type) {
-        return MG_OK;
-    }
-    PyObject *const methods[] = {_PyType_Lookup(meta, MG_STRING("__instancecheck__")),
-                                 _PyType_Lookup(meta, MG_STRING("__subclasscheck__"))};
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(methods); i++) {
-        if (methods[i] == NULL || (!PyFunction_Check(methods[i]) && !Py_IS_TYPE(methods[i], &PyMethodDescr_Type))) {
-            return mg_capture_abort(capture, MG_REASON_OPAQUE, "class %s", ((PyTypeObject *)classes)->tp_name);
-        }
-    }
-    if (mg_world_guard_lookup(capture, meta, MG_STRING("__instancecheck__")) < 0 ||
-        mg_world_guard_lookup(capture, meta, MG_STRING("__subclasscheck__")) < 0 ||
-        mg_world_guard_lookup(capture, (PyTypeObject *)classes, MG_STRING("__subclasshook__")) < 0) {
-        return MG_ERR;
-    }
-    return _PyType_Lookup((PyTypeObject *)classes, MG_STRING("_abc_impl")) == NULL ? MG_OK : mg_registry_guard(capture);
-}
-
-/* The class or tuple of classes that isinstance is asked about as C code may use it, with guards. New. */
-static PyObject *
-expose_classes(MgCapture *capture, PyObject *classes)
-{
-    PyObject *exposed = mg_world_expose(capture, classes);
-    if (exposed != NULL && guard_classes(capture, exposed) < 0) {
-        Py_CLEAR(exposed);
-    }
-    return exposed;
-}
-
 /* 1 for issubclass and its kin, 0 for isinstance. */
 static int
 asks_subclass(PyObject *callable)
@@ -903,35 +813,6 @@ asks_subclass(PyObject *callable)
                            ? ((PyMethodDescrObject *)callable)->d_method->ml_name
                            : "";
     return strstr(name, "subclass") != NULL;
-}
-
-/* isinstance or issubclass; also where a metaclass's method is called, with the class in front. */
-static PyObject *
-do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
-              int class_first)
-{
-    if (count != 2 || kwnames != NULL) {
-        return call_native(capture, callable, args, count, kwnames); /* raises */
-    }
-    PyObject *value = args[class_first], *result = NULL, *classes = expose_classes(capture, args[!class_first]);
-    if (classes == NULL) {
-        return NULL;
-    }
-    if (mg_is_twin(value) || mg_is_number(value)) {
-        int answer = mg_is_twin(value) && !class_first && mg_record_input(capture, value) < 0
-                         ? -1
-                         : twin_isinstance(value, classes, !class_first);
-        result = answer < 0 ? NULL : PyBool_FromLong(answer);
-    }
-    else if (mg_world_guard_mro(capture, PyType_Check(value) ? (PyTypeObject *)value : Py_TYPE(value)) == MG_OK) {
-        PyObject *both[2] = {class_first ? classes : value, class_first ? value : classes};
-        result = call_native(capture, callable, both, 2, NULL);
-    }
-    if (result != NULL && mg_registry_note(capture, classes, value, class_of(value), asks_subclass(callable)) < 0) {
-        Py_CLEAR(result);
-    }
-    Py_DECREF(classes);
-    return result;
 }
 
 /* Raises what CPython raises for a call with wrong arguments. NULL. */
@@ -944,6 +825,39 @@ call_wrongly(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_s
         mg_control_abort(capture, MG_REASON_UNKNOWN_CALL, callable);
     }
     return NULL;
+}
+
+/* isinstance or issubclass; also where a metaclass's method is called, with the class in front. */
+static PyObject *
+do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
+              int class_first)
+{
+    if (count != 2 || kwnames != NULL) {
+        return call_native(capture, callable, args, count, kwnames); /* raises */
+    }
+    if (!class_first && asks_subclass(callable) && mg_is_twin(args[0])) {
+        return call_wrongly(capture, callable, args, count, kwnames);
+    }
+    PyObject *value = args[class_first], *result = NULL, *classes = mg_classes_expose(capture, args[!class_first]);
+    if (classes == NULL) {
+        return NULL;
+    }
+    if (mg_is_twin(value) || mg_is_number(value)) {
+        int answer = mg_is_twin(value) && !class_first && mg_record_input(capture, value) < 0
+                         ? -1
+                         : mg_classes_check(value, classes, !class_first);
+        result = answer < 0 ? NULL : PyBool_FromLong(answer);
+    }
+    else if (mg_world_guard_mro(capture, PyType_Check(value) ? (PyTypeObject *)value : Py_TYPE(value)) == MG_OK) {
+        PyObject *both[2] = {class_first ? classes : value, class_first ? value : classes};
+        result = call_native(capture, callable, both, 2, NULL);
+    }
+    if (result != NULL &&
+        mg_registry_note(capture, classes, value, mg_classes_of(value), asks_subclass(callable)) < 0) {
+        Py_CLEAR(result);
+    }
+    Py_DECREF(classes);
+    return result;
 }
 
 static PyObject *
@@ -1197,6 +1111,9 @@ static PyObject *
 tell_compiling(MgCapture *capture)
 {
     MgFrame *frame = PyThreadState_Get()->cframe->current_frame;
+    if ((PyObject *)frame->f_code == rules.call_code) { /* it would leave out the hooks that are always called */
+        Py_RETURN_FALSE;
+    }
     int all = capture->untold == NULL ? 0 : PySet_Contains(capture->untold, Py_None);
     for (; capture->untold != NULL && frame != NULL; frame = frame->previous) {
         int found = all != 0 ? all : PySet_Contains(capture->untold, (PyObject *)frame->f_code);
@@ -1209,6 +1126,52 @@ tell_compiling(MgCapture *capture)
     }
     capture->told = 1;
     Py_RETURN_TRUE;
+}
+
+/* 1 if torch asks this object for its __torch_function__, 0 or -1. A twin stands for a tensor that has none of its own. */
+static int
+overrides_torch(MgCapture *capture, PyObject *value)
+{
+    if (mg_is_twin(value) || mg_is_number(value) || mg_rules_is_number(value) || value == Py_None ||
+        PyUnicode_CheckExact(value) || PyTuple_CheckExact(value) || PyList_CheckExact(value) ||
+        PyDict_CheckExact(value)) {
+        return 0;
+    }
+    PyObject *function = mg_world_getattr(capture, value, MG_STRING("__torch_function__"));
+    if (function == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+            return -1;
+        }
+        PyErr_Clear(); /* as torch does */
+        return 0;
+    }
+    Py_DECREF(function);
+    return function != rules.no_override;
+}
+
+/* has_torch_function(values), or the same of the arguments themselves. */
+static PyObject *
+has_overrides(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *values = NULL;
+    if (PyCFunction_Check(callable) &&
+        strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, "_has_torch_function") == 0) {
+        values = count == 1 ? mg_world_expose(capture, args[0]) : NULL;
+        if (values == NULL || (!PyTuple_Check(values) && !PyList_Check(values))) {
+            Py_XDECREF(values);
+            return PyErr_Occurred() ? NULL : unknown_call(capture, callable);
+        }
+    }
+    Py_ssize_t total = values == NULL ? count : Py_SIZE(values);
+    int found = 0;
+    for (Py_ssize_t i = 0; found == 0 && i < total && (values == NULL || i < Py_SIZE(values)); i++) {
+        found = overrides_torch(capture, values == NULL ? args[i] : PySequence_Fast_ITEMS(values)[i]);
+    }
+    Py_XDECREF(values);
+    if (found > 0 && rules.overrides_enabled != NULL) {
+        return PyObject_CallNoArgs(rules.overrides_enabled); /* part of the state: inside an aside it is off */
+    }
+    return found < 0 ? NULL : Py_NewRef(Py_False);
 }
 
 static PyObject *
@@ -1310,7 +1273,7 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             return do_isinstance(capture, callable, args, count, kwnames, 0);
         case RULE_TYPE:
             if (count == 1 && kwnames == NULL) {
-                return Py_NewRef(class_of(args[0]));
+                return Py_NewRef(mg_classes_of(args[0]));
             }
             return unknown_call(capture, callable);
         case RULE_GETATTR:
@@ -1373,8 +1336,8 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             return do_isinstance(capture, callable, args, count, kwnames, 1);
         case RULE_IS_COMPILING:
             return tell_compiling(capture);
-        case RULE_FALSE: /* a twin stands for a plain tensor, which has no torch function of its own */
-            Py_RETURN_FALSE;
+        case RULE_OVERRIDES:
+            return kwnames == NULL ? has_overrides(capture, callable, args, count) : unknown_call(capture, callable);
         case RULE_EXC_INFO: /* of an exception that captured code handles */
             return mg_capture_handles(capture) < 0 ? NULL : call_native(capture, callable, args, count, kwnames);
         case RULE_NOTHING:
@@ -1436,7 +1399,11 @@ call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssi
     if (mg_protocol_guard(capture, type) < 0 || mg_protocol_guard(capture, Py_TYPE(type)) < 0) {
         return NULL; /* C code may meet the instance again, in a container */
     }
-    int has_finalizer = _PyType_Lookup(type, MG_STRING("__del__")) != NULL;
+    PyObject *finalizer = _PyType_Lookup(type, MG_STRING("__del__"));
+    int has_finalizer = finalizer != NULL;
+    if (has_finalizer && !PyFunction_Check(finalizer)) { /* CPython calls it, and prints what it raises */
+        return unknown_call(capture, (PyObject *)type);
+    }
     capture->finalizers += has_finalizer;
     PyObject *result = NULL;
     if (type->tp_new == PyBaseObject_Type.tp_new) { /* arguments go to __init__, which is Python */

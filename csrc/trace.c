@@ -202,14 +202,23 @@ mg_trace_enter(MgCapture *capture, MgFrame *frame)
     return result;
 }
 
-/* 1 if code may run when this object goes: its finalizer, or handlers of a generator (or of one that it gives from) that is
- * not at its end. */
+/* 1 if code may run when this object goes: its finalizer, callbacks of weak references, or handlers of a generator (or of one
+ * that it gives from) that is not at its end. */
 static int
 acts_itself(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     if (type == &PyGen_Type || type == &PyCoro_Type) {
         return ((PyGenObject *)object)->gi_frame_state < FRAME_COMPLETED;
+    }
+    if (PyType_SUPPORTS_WEAKREFS(type)) {
+        PyObject **list = PyObject_GET_WEAKREFS_LISTPTR(object);
+        PyWeakReference *reference = list == NULL ? NULL : (PyWeakReference *)*list;
+        for (; reference != NULL; reference = reference->wr_next) {
+            if (reference->wr_callback != NULL) {
+                return 1;
+            }
+        }
     }
     return type->tp_finalize != NULL || type->tp_del != NULL;
 }
@@ -591,6 +600,23 @@ mg_trace_compare(MgCapture *capture, int operation, PyObject *left, PyObject *ri
     Py_DECREF(a);
     Py_DECREF(b);
     return mg_world_touch(capture, result);
+}
+
+int
+mg_trace_misnames(MgCapture *capture)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = value == NULL                       ? NULL
+                     : PyUnicode_Check(value)            ? value
+                     : !PyExceptionInstance_Check(value) ? NULL
+                     : PyTuple_GET_SIZE(((PyBaseExceptionObject *)value)->args) > 0
+                         ? PyTuple_GET_ITEM(((PyBaseExceptionObject *)value)->args, 0)
+                         : NULL;
+    PyObject *name = text != NULL && PyUnicode_CheckExact(text) ? MG_STRING("Tensor") : NULL;
+    int found = name == NULL ? 0 : PyUnicode_Find(text, name, 0, PyUnicode_GET_LENGTH(text), 1) >= 0;
+    PyErr_Restore(type, value, traceback);
+    return found ? mg_capture_abort(capture, MG_REASON_OPAQUE, "an error that names the class of a tensor") : MG_OK;
 }
 
 /* ---- the rest ---- */

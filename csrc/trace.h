@@ -39,6 +39,9 @@ int mg_trace_own_iterator(MgCapture *capture, PyObject *iterator);
 int mg_trace_raises(MgCapture *capture, PyObject *exception);           /* MG_OK or MG_ERR */
 int mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right); /* `is`: 1, 0 or -1 */
 int mg_trace_used(MgCapture *capture, PyObject *value);
+/* MG_ERR, with the capture stopped, if the exception that was raised may name a twin's class where eager names that of a
+ * parameter. */
+int mg_trace_misnames(MgCapture *capture);
 int mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot); /* what is in it will be dropped */
 
 /* 1 if code runs when an object goes, or (as far as one looks) with it an object from outside that it contains. */

@@ -274,6 +274,7 @@ reach_tensor(MgCapture *capture, MgRecord *record)
     if (meta == NULL) {
         return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_TENSOR_KIND, NULL);
     }
+    capture->parameters |= type == mg_torch.parameter;
     PyObject *view = NULL;
     if (mg_capture_guard(capture, MG_GUARD_TYPE, record->source, (PyObject *)type) == MG_OK &&
         mg_capture_guard(capture, MG_GUARD_TENSOR, record->source, (PyObject *)meta) == MG_OK) {

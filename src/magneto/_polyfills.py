@@ -60,7 +60,10 @@ def unwrap(func: Any, *, stop: Callable[[Any], Any] | None = None) -> Any:
 
 def reduce(function: Callable[[Any, Any], Any], sequence: Iterable[Any], initial: Any = _MISSING, /) -> Any:
     """`functools.reduce`."""
-    iterator = iter(sequence)
+    try:
+        iterator = iter(sequence)
+    except TypeError:
+        raise TypeError("reduce() arg 2 must support iteration") from None
     if initial is _MISSING:
         try:
             value = next(iterator)

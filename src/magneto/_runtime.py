@@ -18,6 +18,10 @@ class Twin(torch.Tensor):
     __torch_function__ = staticmethod(_core.torch_function)  # no Python frame in between
 
 
+# C code puts the name of a class into errors, which handlers of the program's see.
+Twin.__name__, Twin.__qualname__, Twin.__module__ = "Tensor", "Tensor", "torch"
+
+
 def propagate(*args: Any) -> Any:
     """What an operation gives, from metadata alone."""
     from magneto import _locks  # rarely needed: most operations have a shape function in C

@@ -9,6 +9,7 @@ Here are also the functions that read torch's global state, and put it back.
 from __future__ import annotations
 
 import _abc  # type: ignore[import-not-found]
+import abc
 import builtins
 import collections
 import copyreg
@@ -248,7 +249,7 @@ def _queries() -> dict[Any, str]:
     return found
 
 
-_FALSE_FUNCTIONS = _words(
+_OVERRIDE_FUNCTIONS = _words(
     "torch.overrides.has_torch_function torch.overrides.has_torch_function_unary "
     "torch.overrides.has_torch_function_variadic torch._C._has_torch_function torch._C._has_torch_function_unary "
     "torch._C._has_torch_function_variadic"
@@ -620,7 +621,7 @@ def tables() -> dict[str, Any]:
     hooks = torch.autograd.graph.saved_tensors_hooks  # code may look at what they have done
     calls[hooks.__enter__] = calls[hooks.__exit__] = "break"
     calls.update(_named(_STATE_FUNCTIONS, "state"))
-    calls.update(_named(_FALSE_FUNCTIONS, "false"))
+    calls.update(_named(_OVERRIDE_FUNCTIONS, "overrides"))
     calls.update(_named(_COMPILING_FUNCTIONS, "is_compiling"))
     calls.update(_named(_BREAKING_FUNCTIONS, "break"))
     calls.update(dict.fromkeys(_SETTERS, "setting"))
@@ -663,7 +664,11 @@ def tables() -> dict[str, Any]:
         "scripted": torch.jit.ScriptFunction,
         "stand_ins": {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128},
         "kinds": _kinds(),
+        "abc_check": abc.ABCMeta.__instancecheck__,
+        "no_override": torch._C._disabled_torch_function_impl,
+        "overrides_enabled": torch._C._is_torch_function_enabled,
         **_module_getattr(),
+        "call_code": getattr(torch.nn.Module._call_impl, "__code__", None),
         "apart": {copyreg._slotnames},  # type: ignore[attr-defined]
         "operator_abs": operator.abs,
         "operators": _OPERATOR_METHODS,

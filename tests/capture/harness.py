@@ -99,7 +99,7 @@ class _Walk:
         self.keep: list[Any] = []
 
     def tensor(self, value: torch.Tensor) -> Any:
-        if type(value).__name__ == "Twin":
+        if type(value) is _runtime.Twin:
             return "a twin"
         if value.layout is not torch.strided:
             return type(value), str(value)

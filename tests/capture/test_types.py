@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
+
+import magneto
 
 from . import harness
 from .programs import parse
@@ -223,7 +227,211 @@ A.__qualname__ = "Other"
 f(X)
 A.__module__ = "elsewhere"
 f(X)
+### errors that name the class of a tensor
+class A: pass
+a = A()
+def f(x):
+    y, texts = x + 1, []
+    for action in (lambda: x + "s", lambda: "s" + y, lambda: [1] + y, lambda: a * x, lambda: y < "s", lambda: y.missing):
+        try: action()
+        except Exception as e: texts.append((type(e).__name__, str(e)))
+    return y, texts
+### checks against legacy tensor types
+def f(x):
+    values = x, x + 1, x.long(), x.double(), x > 0, 3
+    kinds = torch.FloatTensor, torch.LongTensor, torch.DoubleTensor, torch.BoolTensor, (torch.IntTensor, torch.FloatTensor)
+    return [isinstance(value, kind) for value in values for kind in kinds]
+---
+f(X)
+f(X)
+f(X.double())
+f(X)
+### checks against the classes of parameters and buffers
+b, p, t = nn.Buffer(torch.ones(3)), nn.Parameter(torch.ones(3)), torch.ones(3)
+def f(x):
+    y = x + 1
+    return y, [isinstance(v, k) for v in (b, p, t, x, y) for k in (nn.Buffer, nn.Parameter, (int, nn.Buffer), nn.Parameter | int)]
+---
+f(X)
+f(X)
+b._is_buffer = False
+f(X)
+### objects with a torch function
+from torch.overrides import has_torch_function, has_torch_function_unary, has_torch_function_variadic, is_tensor_like
+class Like:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None): return func.__name__
+class Dynamic:
+    def __getattr__(self, name):
+        if name != "__torch_function__": raise AttributeError(name)
+        return lambda *args, **kwargs: 7
+class Plain: pass
+like, dynamic, plain, own = Like(), Dynamic(), Plain(), Plain()
+own.__torch_function__ = lambda *args, **kwargs: 8
+def f(x):
+    objects = like, dynamic, plain, own, x, 1, None, "s"
+    return (
+        x + 1, [has_torch_function((o,)) for o in objects], [has_torch_function_unary(o) for o in objects],
+        has_torch_function_variadic(x, like), has_torch_function_variadic(x, plain), has_torch_function([x, like]),
+        has_torch_function_variadic(), [is_tensor_like(o) for o in objects], torch.nn.init.constant_(like, 1.0),
+    )
+---
+f(X)
+f(X)
+del own.__torch_function__
+f(X)
+Plain.__torch_function__ = Like.__torch_function__
+f(X)
+### generators under no_grad that get an exception
+def gen(x):
+    try: yield x + 1
+    except ValueError: yield torch.is_grad_enabled()
+    yield 2
+def f(x):
+    g = torch.no_grad()(gen)(x)
+    made = next(g)
+    return made, g.throw(ValueError), list(g), torch.is_grad_enabled()
+### generators that get an exception before they start
+def gen(): yield 1
+def f(x):
+    texts = []
+    for g in (gen(), torch.no_grad()(gen)()):
+        try: g.throw(ValueError("a"))
+        except ValueError as e: texts.append(repr(e))
+    return x + 1, texts
+### hooks that are always called
+class M(nn.Module):
+    def forward(self, x):
+        if self.bad: raise ValueError("bad")
+        return x + 1
+log = []
+m = M()
+m.bad = True
+handle = m.register_forward_hook(lambda module, args, output: log.append(output is None), always_call=True)
+def f(x):
+    try: m(x)
+    except ValueError as e: log.append(str(e))
+    return x + 1, list(log)
+---
+f(X)
+f(X)
+m.bad = False
+f(X)
+f(X)
 """)
+
+
+BROKEN = parse(r"""
+### checks against protocols and wrong classes
+@typing.runtime_checkable
+class Shaped(typing.Protocol):
+    shape: tuple
+@typing.runtime_checkable
+class Other(typing.Protocol):
+    def other(self): ...
+def f(x):
+    y, texts = x + 1, []
+    for action in (lambda: isinstance(y, 3), lambda: issubclass(y, int), lambda: isinstance(y, (int, "s"))):
+        try: action()
+        except Exception as e: texts.append(str(e))
+    return y, isinstance(y, Shaped), isinstance(x, Other), isinstance(y, collections.abc.Sized), texts
+### buffers and parameters that captured code makes
+m = nn.Linear(2, 2)
+def f(x):
+    m.b, m.c, m.d = nn.Buffer(torch.ones(3)), nn.Buffer(torch.ones(2), persistent=False), torch.ones(3)
+    return x + m.b, sorted(m._buffers), sorted(m.state_dict())
+### errors that name the class of a parameter
+p = nn.Parameter(torch.ones(3))
+def f(x):
+    y, texts = x + 1, []
+    for action in (lambda: p + "s", lambda: p & "s", lambda: p(), lambda: list(map(p, [1])), lambda: p.missing):
+        try: action()
+        except Exception as e: texts.append((type(e).__name__, str(e)))
+    return y, texts
+### hooks that are always called, behind a break
+class M(nn.Module):
+    def forward(self, x):
+        y = x + 1
+        print("break")
+        raise ValueError("bad")
+class N(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.m = M()
+    def forward(self, x): return self.m(x * 2)
+log = []
+n = N()
+n.register_forward_hook(lambda module, args, output: log.append(("outer", output is None)), always_call=True)
+n.m.register_forward_hook(lambda module, args, output: log.append(("inner", output is None)), always_call=True)
+n.m.register_forward_hook(lambda module, args, output: log.append("never"))
+def f(x):
+    try: n(x)
+    except ValueError as e: log.append(str(e))
+    return x + 1, list(log)
+### functions with a torch function that are called whole
+class Like:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None): return func.__name__
+like = Like()
+def f(x): return torch.sin(like), F.relu(like), torch.add(x, like), x + like, torch.cat([x, like]), x + 1
+### weak references whose callbacks are called
+import weakref
+log = []
+class A: pass
+def callback(reference): log.append("gone")
+def f(x):
+    a = A()
+    r = weakref.ref(a, callback)
+    del a
+    return x + 1, list(log), r() is None
+""")
+
+# Finalizers, each of which stops a capture: print can't be captured.
+FINALIZERS = {
+    "another name": "def close(self): print(1)\n    __del__ = close",
+    "any arguments": "def close(*args): print(len(args))\n    __del__ = close",
+    "lambda": "__del__ = lambda self: print(1)",
+    "raises": "def close(self):\n        print(1)\n        raise ValueError(2)\n    __del__ = close",
+    "builtin": "__del__ = print",
+    "callable object": "__del__ = Closer()",
+    "partial": "__del__ = functools.partial(print, 3)",
+    "static": "__del__ = staticmethod(lambda: print(1))",
+    "calls another": "def close(self): print(1)\n    def __del__(self): self.close()",
+    "None": "__del__ = None",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_types_with_breaks(name: str) -> None:
+    text, steps = BROKEN[name]
+    harness.run(text, steps, compile=lambda function: magneto.compile(function, backend="eager"))
+
+
+@pytest.mark.parametrize("name", FINALIZERS)
+def test_finalizer_shows_no_exception_of_ours(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: shown.append(repr(args.exc_value)))
+    text = f"""
+class Closer:
+    def __call__(self, *args): print("called")
+class A:
+    {FINALIZERS[name]}
+class B(A): pass
+def f(x):
+    a = A()
+    a = None
+    for i in range(2): b = B()
+    del b
+    with contextlib.suppress(BaseException): A()
+    return x + 1
+"""
+    steps = ("f(X)", "f(X)")
+    eager = harness.Side(text, None)
+    for step in steps:
+        eager.step(step)
+    expected = list(shown)
+    harness.run(text, steps, compile=lambda function: magneto.compile(function, backend="eager"))
+    assert shown == expected * 3  # once above, and on both sides
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
