@@ -144,6 +144,8 @@ typedef struct {
     PyObject *aliases; /* list or NULL: the aliases among the arguments, and the references to their tensors, in turn */
     PyObject *numbers; /* list: the numbers that depend on data; NULL if there are none */
     int symbolic;      /* there are symbols among the arguments */
+    int infers;        /* the operation takes the dtype of its result from numpy's scalars among the arguments, */
+    int stores;        /* or puts them into a tensor, which takes fewer of them */
     int containers;    /* how many there were so far */
 } Mapping;
 
@@ -331,6 +333,15 @@ map_structure(Mapping *mapping, PyObject *value)
     return mapped;
 }
 
+/* 1 if torch takes a scalar of numpy's for the number that it gives. A longdouble gives none of Python's; a bool and a complex
+ * number that are not of Python's classes are read as floats, unlike Python's own. */
+static int
+is_like(Mapping *mapping, PyObject *scalar, PyObject *number)
+{
+    return PyLong_CheckExact(number) || (PyFloat_CheckExact(number) && (!mapping->stores || PyFloat_Check(scalar))) ||
+           (PyComplex_CheckExact(number) && PyComplex_Check(scalar));
+}
+
 /* One argument as the graph holds it, with its part of the propagation key. New. */
 static PyObject *
 map_argument(Mapping *mapping, PyObject *value)
@@ -373,6 +384,11 @@ map_argument(Mapping *mapping, PyObject *value)
     }
     if (mg_rules_is_number(value)) { /* of a class over int or float, or of numpy's: a graph has the number itself */
         PyObject *number = mg_rules_number(value);
+        if (number != NULL && mg_rules_is_value_type(type) && (mapping->infers || !is_like(mapping, value, number))) {
+            Py_DECREF(number);
+            mg_capture_abort(mapping->capture, MG_REASON_ARGUMENT, "%s", type->tp_name);
+            return NULL;
+        }
         PyObject *result = number == NULL ? NULL : map_argument(mapping, number);
         Py_XDECREF(number);
         return result;
@@ -1062,6 +1078,34 @@ list_given_back(PyObject *target, PyObject *const *args, Py_ssize_t count, PyObj
     return count > 0 ? args[0] : NULL;
 }
 
+static int
+is_named(PyObject *target, const char *name)
+{
+    return PyCFunction_Check(target) && strcmp(((PyCFunctionObject *)target)->m_ml->ml_name, name) == 0;
+}
+
+/* 1 if the dtype of what an operation gives is that of numpy's scalars among its arguments, which to all others are numbers
+ * like Python's. */
+static int
+infers_dtype(MgNodeKind kind, PyObject *target, PyObject *kwnames)
+{
+    static const char *const names[] = {"tensor", "as_tensor", "asarray"};
+    for (Py_ssize_t i = 0; kwnames != NULL && i < PyTuple_GET_SIZE(kwnames); i++) {
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "dtype") == 0) {
+            return 0;
+        }
+    }
+    if (kind == MG_NODE_METHOD) {
+        return PyUnicode_Check(target) && PyUnicode_CompareWithASCIIString(target, "new_tensor") == 0;
+    }
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+        if (is_named(target, names[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 PyObject *
 mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
                PyObject *kwnames)
@@ -1071,6 +1115,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     PyObject *state = mg_rules_state_key();
     PyObject *names = name_size(kind, &target, args, &count, kwnames);
     kwnames = names == Py_None ? NULL : names;
+    mapping.infers = infers_dtype(kind, target, kwnames);
+    mapping.stores = kind == MG_NODE_FUNCTION && is_named(target, "setitem");
     if (names == NULL || mapping.key == NULL || mapping.twins == NULL || state == NULL ||
         mg_tensor_class_check(capture, target, args, count) < 0 || key_add(&mapping, target) < 0 ||
         key_add(&mapping, state) < 0 ||

@@ -155,7 +155,7 @@ class Compiler:
             if not config.suppress_errors:
                 raise exc.BackendCompilerFailed(self.backend, error) from error
             _logs.say(
-                log.warning, "the backend %r failed, and its graph runs without it: %s",
+                log, logging.WARNING, "the backend %r failed, and its graph runs without it: %s",
                 exc.name_of(self.backend), error, exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
             )  # fmt: skip
             return None

@@ -66,7 +66,7 @@ class Observer:
             stats["calls_captured"] += operations
             stats["unique_graphs"] += 1
         self.seconds += seconds
-        _logs.say(self.writer.captured, entry, seconds)
+        self.writer.captured(entry, seconds)
 
     def stopped(
         self, outcome: str, name: str, text: str, detail: str | None, where: _stack.Stack | None
@@ -88,9 +88,9 @@ class Observer:
         if self.reasons is not None:
             self.reasons.append(reason)
         if name not in OWN_ERRORS:
-            _logs.say(self.writer.stopped, "error" if self.fullgraph else outcome, reason)
+            self.writer.stopped("error" if self.fullgraph else outcome, reason)
         if name in OWN_ERRORS:
-            _logs.say(log.debug, "%s is run in CPython: %s", self.name, reason)
+            _logs.say(log, logging.DEBUG, "%s is run in CPython: %s", self.name, reason)
             return
         if self.fullgraph or outcome == "error":
             counters["unimplemented"][text] += 1
@@ -98,16 +98,16 @@ class Observer:
         what = "the graph of %s ends: %s" if outcome == "break" else "%s is run in CPython: %s"
         if config.verbose:
             frames = _stack.format_frames(reason.user_stack)
-            _logs.say(log.warning, what + "\n%s%s", self.name, reason, frames, reason.hint)
+            _logs.say(log, logging.WARNING, what + "\n%s%s", self.name, reason, frames, reason.hint)
         else:
-            _logs.say(log.info, what, self.name, reason)
+            _logs.say(log, logging.INFO, what, self.name, reason)
 
     def missed(self, texts: list[str], at_limit: bool) -> bool:
         """A call fits no entry. True if this need not be told again at this limit."""
         guard = texts[0] if texts else ""
         self.recompiled = True
         if not at_limit:
-            _logs.say(self.writer.missed, texts)
+            self.writer.missed(texts)
             for text in texts:
                 count("recompiles", text)
             if config.error_on_recompile:
@@ -115,7 +115,7 @@ class Observer:
                     f"{self.name} would be captured again, because this does not hold:\n{_list(texts)}"
                 )
             _logs.say(
-                log.log, logging.WARNING if config.verbose else logging.INFO,
+                log, logging.WARNING if config.verbose else logging.INFO,
                 "%s is captured again, because this does not hold:\n%s", self.name, _list(texts),
             )  # fmt: skip
             return False
@@ -127,7 +127,7 @@ class Observer:
         if self.fullgraph or config.fail_on_recompile_limit_hit:
             raise exc.FailOnRecompileLimitHit(text)
         _logs.say(
-            log.warning,
+            log, logging.WARNING,
             "%s. Such calls run in eager from now on. Keep what the guard names the same from call to call, or raise "
             "the limit; magneto.cache_entries() shows all guards. The call is at %s.", text, _caller(),
         )  # fmt: skip

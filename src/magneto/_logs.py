@@ -11,7 +11,6 @@ import itertools
 import logging
 import sys
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,11 +35,13 @@ def is_on(name: str) -> bool:
     return artifact(name).isEnabledFor(logging.DEBUG)
 
 
-def say(write: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-    """Call what writes to a log. What a handler or a filter of the user's raises does not end the call that is told of:
-    it is printed, as `logging` does with errors of its own handlers."""
+def say(logger: logging.Logger, level: int, text: str, *args: Any, **kwargs: Any) -> None:
+    """Write to a log. What a handler or a filter of the user's raises does not end the call that is told of: it is
+    printed, as `logging` does with errors of its own handlers."""
+    if not logger.isEnabledFor(level):
+        return
     try:
-        write(*args, **kwargs)
+        logger.log(level, text, *args, **kwargs)
     except Exception:
         if logging.raiseExceptions and sys.stderr is not None:
             with contextlib.suppress(OSError, ValueError):
@@ -62,7 +63,7 @@ class Writer:
         """With the number of the callable and of its capture in front, as in [0/1]."""
         number = CompileId(frame_id=self.number, frame_compile_id=self.captures)
         with compile_context(CompileContext(number)):
-            logger.log(level, text, *args, stacklevel=3)
+            say(logger, level, text, *args, stacklevel=4)
 
     def _place(self) -> str:
         function = getattr(self.function, "__func__", self.function)

@@ -361,14 +361,18 @@ def _has_one_dtype(kind: int, target: Any, fakes: list[torch.Tensor]) -> bool:
 def _propagate(
     kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
 ) -> Any:
-    outcome, error = _try(kind, target, args, kwargs, inputs)
-    if error is None:
-        return outcome
-    # is it the operation that raises, or was it a signal handler? An operation does so again
-    again, second = _try(kind, target, args, kwargs, inputs)
-    if second is None or type(second) is not type(error):
-        raise error
-    return again
+    raised: list[Exception] = []
+    while True:
+        outcome, error = _try(kind, target, args, kwargs, inputs)
+        if error is None and not raised:
+            return outcome
+        # is it the operation that raises, or was it a signal handler? An operation does so again
+        others = [one for one in raised if error is None or type(one) is not type(error)]
+        if error is None or len(others) < len(raised) or len(raised) > 4:
+            if others:
+                raise others[0]
+            return outcome
+        raised.append(error)
 
 
 def _try(

@@ -46,6 +46,11 @@ def graph_backend(module: torch.fx.GraphModule, _inputs: Any) -> Callable[..., A
 BACKENDS: tuple[Any, ...] = ("eager", "eager", "aot_eager", graph_backend)
 
 
+ALL = tuple(range(len(BACKENDS)))
+INTERRUPTIBLE = tuple(i for i in ALL if BACKENDS[i] != "aot_eager")
+"""Without AOTAutograd: where that is interrupted, destructors in libtorch throw, and the process ends."""
+
+
 def breaks() -> None:
     eval("None")
 
@@ -127,12 +132,12 @@ class Worker:
         self.source = random.Random(seed)
         self.compiled: dict[tuple[int, int], Any] = {}
         self.calls = 0
-        self.uses_contexts = False
+        self.uses_contexts = self.may_raise = False
 
-    def turn(self) -> None:
+    def turn(self, kinds: tuple[int, ...] = ALL) -> None:
         number = self.source.randrange(len(PROGRAMS))
-        kind = self.source.randrange(len(BACKENDS))
-        self.uses_contexts = PROGRAMS[number] is broken or BACKENDS[kind] == "aot_eager"
+        kind = self.source.choice(kinds)
+        self.uses_contexts = PROGRAMS[number] is broken
         if self.source.random() < 0.2:
             self.compiled.pop((number, kind), None)
         compiled = self.compiled.get((number, kind))
@@ -172,16 +177,19 @@ class Soak:
         self.stop = threading.Event()
         self.errors: list[str] = []
         self.threads = [threading.Thread(target=self.work, args=(i,), daemon=True) for i in range(threads)]
+        self.workers = [Worker(seed * 100 + 1 + i) for i in range(threads)]
         self.armed = False
         self.raised = self.received = self.forks = 0
 
     def work(self, number: int) -> None:
-        worker = Worker(self.seed * 100 + number)
+        worker = self.workers[number]
         while True:
             try:
                 if self.stop.is_set():
                     return
-                worker.turn()
+                worker.may_raise = worker.source.random() < 0.7
+                worker.turn(INTERRUPTIBLE if worker.may_raise else ALL)
+                worker.may_raise = False
                 if worker.source.random() < 0.01:
                     magneto.reset()
                 if worker.source.random() < 0.02:
@@ -190,6 +198,7 @@ class Soak:
                 if not is_by_interrupt(error):
                     self.fail(f"on a thread: {type(error).__name__}: {error}", error)
                     return
+                worker.may_raise = False
                 repair_state()
 
     def fail(self, text: str, error: BaseException) -> None:
@@ -212,7 +221,7 @@ class Soak:
             try:
                 self.armed = True
                 signal.setitimer(signal.ITIMER_REAL, delay)
-                worker.turn()
+                worker.turn(INTERRUPTIBLE)
             finally:
                 self.armed = False
         except (Interrupt, Timeout):
@@ -252,8 +261,9 @@ class Soak:
 
     def poke(self) -> None:
         """Sets an exception on one of the other threads."""
-        thread = self.source.choice(self.threads)
-        if thread.ident is not None and thread.is_alive():
+        number = self.source.randrange(len(self.threads))
+        thread = self.threads[number]
+        if thread.ident is not None and thread.is_alive() and self.workers[number].may_raise:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(thread.ident), ctypes.py_object(Interrupt)
             )
@@ -324,7 +334,8 @@ lost: list[str] = []
 
 
 def unraisable(found: Any) -> None:
-    if not isinstance(found.exc_value, (Interrupt, Timeout)):
+    module = getattr(found.object, "__module__", None) or ""
+    if not isinstance(found.exc_value, (Interrupt, Timeout)) and not module.startswith("torch"):
         import traceback
 
         traceback.print_stack()
