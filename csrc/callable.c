@@ -764,16 +764,19 @@ capture_compiled(MgCompiled *self, const Subject *subject)
 static MgEntry *
 capture_subject(MgCompiled *self, const Subject *subject)
 {
+    MgState keys;
+    int knows_keys = mg_layout_read_state(&keys);
     PyObject *state = mg_rules_read_state();
     MgEntry *entry = state == NULL ? NULL : capture_compiled(self, subject);
     if (MG_UNLIKELY(entry == NULL && state != NULL && PyErr_Occurred())) {
         PyObject *type, *value, *traceback;
-        if (!PyErr_ExceptionMatches(PyExc_Exception)) {
-            mg_recover_frames();
-        }
+        mg_recover_frames();
         PyErr_Fetch(&type, &value, &traceback);
         if (mg_rules_apply_state(state) < 0) { /* another interrupt: one is enough */
             PyErr_Clear();
+        }
+        if (knows_keys) {
+            mg_layout_set_keys(&keys);
         }
         PyErr_Restore(type, value, traceback);
     }

@@ -352,6 +352,14 @@ mg_layout_knows_state(void)
     return cxx.known;
 }
 
+void
+mg_layout_set_keys(const MgState *state)
+{
+    uint64_t *keys = (uint64_t *)find_local_keys();
+    keys[0] = state->included;
+    keys[1] = state->excluded;
+}
+
 int
 mg_layout_has_modes(void)
 {

@@ -69,11 +69,11 @@ typedef struct {
 
 /* 1 and the state, if it can be read this way and no mode with a Python object is on; else 0. */
 int mg_layout_read_state(MgState *state);
+void mg_layout_set_keys(const MgState *state); /* one that was read on this thread */
 int mg_layout_knows_state(void);
 
 /* 1 if a mode or a tracer is on that sees operations, other than torch's for the default device; -1 with an exception. */
 int mg_layout_has_modes(void);
-
 /* Finds all of this. It may not be found: then it is not used. */
 void mg_layout_find(void);
 

@@ -374,6 +374,9 @@ core_reasons(PyObject *module, PyObject *unused)
     return dict;
 }
 
+PyDoc_STRVAR(clear_frames_doc, "clear_frames(error, /)\n--\n\n"
+                               "Empty the frames of torch's and magneto's code in the traceback of an exception.");
+
 PyDoc_STRVAR(keep_at_fork_doc,
              "keep_at_fork(lock, /)\n--\n\n"
              "Have a thread that forks wait, for a second at most, until it gets this RLock, and let go of "
@@ -395,6 +398,7 @@ static PyMethodDef core_methods[] = {
     {"stance", core_stance, METH_VARARGS, stance_doc},
     {"allow_symbols", core_allow_symbols, METH_VARARGS, allow_symbols_doc},
     {"reasons", core_reasons, METH_NOARGS, reasons_doc},
+    {"clear_frames", mg_recover_clear_frames, METH_O, clear_frames_doc},
     {"keep_at_fork", mg_recover_keep_at_fork, METH_O, keep_at_fork_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},

@@ -76,23 +76,79 @@ mg_recover_interrupt(MgCapture *capture)
     return mg_capture_abort(capture, MG_REASON_EXCEPTION, "raised by a signal handler");
 }
 
+/* 1 if a frame is to be emptied: `all` that are not the user's, or only those that enter or leave a context. */
+static int
+is_cleared(PyCodeObject *code, int all)
+{
+    return mg_place_of(code) != MG_PLACE_USER &&
+           (all || PyUnicode_CompareWithASCIIString(code->co_name, "__enter__") == 0 ||
+            PyUnicode_CompareWithASCIIString(code->co_name, "__exit__") == 0);
+}
+
+enum { MOST_FRAMES = 512 };
+
+/* Empties frames of a traceback, the innermost first, as they would have been left. */
+static void
+clear_traceback(PyObject *traceback, int all)
+{
+    PyFrameObject *frames[MOST_FRAMES];
+    int count = 0;
+    for (PyObject *at = traceback; at != NULL && PyTraceBack_Check(at) && count < MOST_FRAMES;
+         at = (PyObject *)((PyTracebackObject *)at)->tb_next) {
+        frames[count++] = (PyFrameObject *)Py_NewRef(((PyTracebackObject *)at)->tb_frame);
+    }
+    while (count-- > 0) {
+        PyCodeObject *code = PyFrame_GetCode(frames[count]);
+        if (is_cleared(code, all)) {
+            Py_XDECREF(PyObject_CallMethod((PyObject *)frames[count], "clear", NULL));
+            PyErr_Clear(); /* it is still being executed */
+        }
+        Py_DECREF(code);
+        Py_DECREF(frames[count]);
+    }
+}
+
+/* The same for an exception, and for those that it was raised from or while they were handled. No exception is set. */
+static void
+clear_exception(PyObject *value)
+{
+    PyObject *at = Py_XNewRef(value);
+    for (int i = 0; at != NULL && i < 16; i++) {
+        PyObject *traceback = PyException_GetTraceback(at);
+        clear_traceback(traceback, !PyObject_TypeCheck(at, (PyTypeObject *)PyExc_Exception));
+        Py_XDECREF(traceback);
+        PyObject *cause = PyException_GetCause(at);
+        Py_SETREF(at, cause != NULL ? cause : PyException_GetContext(at));
+    }
+    Py_XDECREF(at);
+}
+
 void
 mg_recover_frames(void)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    for (PyObject *at = traceback; at != NULL && PyTraceBack_Check(at);
-         at = (PyObject *)((PyTracebackObject *)at)->tb_next) {
-        PyFrameObject *frame = ((PyTracebackObject *)at)->tb_frame;
-        PyCodeObject *code = PyFrame_GetCode(frame);
-        if (mg_place_of(code) != MG_PLACE_USER) {
-            Py_XDECREF(PyObject_CallMethod((PyObject *)frame, "clear", NULL));
-            PyErr_Clear(); /* it is still being executed */
-        }
-        Py_DECREF(code);
+    if (value != NULL && PyExceptionInstance_Check(value)) {
+        clear_traceback(traceback, !PyErr_GivenExceptionMatches(type, PyExc_Exception));
+        clear_exception(value);
     }
     PyErr_Restore(type, value, traceback);
+}
+
+PyObject *
+mg_recover_clear_frames(PyObject *module, PyObject *error)
+{
+    (void)module;
+    if (!PyExceptionInstance_Check(error)) {
+        PyErr_SetString(PyExc_TypeError, "an exception is needed");
+        return NULL;
+    }
+    PyObject *traceback = PyException_GetTraceback(error);
+    clear_traceback(traceback, 1);
+    Py_XDECREF(traceback);
+    clear_exception(error);
+    Py_RETURN_NONE;
 }
 
 /* ---- locks and forks ---- */

@@ -12,11 +12,13 @@ int mg_recover_state(PyObject *readers, PyObject *writers, PyObject *state);
  * the compiled callable, past all handlers of captured code. Gives MG_ERR. */
 int mg_recover_interrupt(MgCapture *capture);
 
-/* Empties the frames of torch's and our own code in the traceback of the exception that is set: context managers that an
- * interrupt has left open are closed now, and not when somebody drops the exception. */
+/* Empties frames of torch's and our own code in the tracebacks of the exception that is set: all if it is no Exception, else
+ * those that enter or leave a context. What an interrupt has left open is closed now, and not when somebody drops the
+ * exception. */
 void mg_recover_frames(void);
 
-/* Python: keep_at_fork(lock). */
+/* Python: clear_frames(error), keep_at_fork(lock). */
+PyObject *mg_recover_clear_frames(PyObject *module, PyObject *error);
 PyObject *mg_recover_keep_at_fork(PyObject *module, PyObject *lock);
 
 #endif

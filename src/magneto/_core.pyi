@@ -34,6 +34,9 @@ def hook_state() -> dict[str, int]:
 def stack_depths(code: CodeType, /) -> list[int]:
     """The stack depth before each unit of a code object, -1 where no path leads."""
 
+def clear_frames(error: BaseException, /) -> None:
+    """Empty the frames of torch's and magneto's code in the traceback of an exception."""
+
 def keep_at_fork(lock: Any, /) -> None:
     """Have a thread that forks wait, for a second at most, until it gets this RLock, and let go of it afterwards; if
     it does not get it, it is free in the child."""

@@ -406,5 +406,6 @@ def _try(
     except Unsupported as error:
         return f"?{error}", None
     except Exception as error:  # whatever it is, the program gets it by running the operation for real
+        _core.clear_frames(error)  # if it was interrupted: contexts are left now, and not later
         depends = isinstance(error, RuntimeError) and "its data is not allocated yet" in str(error)
         return f"{'!' if depends else 'x'}{type(error).__name__}: {error}", None if depends else error
