@@ -971,13 +971,42 @@ take_code(MgCompiled *self, PyObject *code)
     Py_XDECREF(before);
 }
 
+/* The class of the object that is compiled may have got another __call__: its method takes the place of the old one. 1, 0
+ * if it has none that can be captured, or MG_ERR. */
+static int
+take_method(MgCompiled *self, PyObject *object)
+{
+    PyObject *found = _PyType_Lookup(Py_TYPE(object), MG_STRING("__call__"));
+    if (MG_LIKELY(found == PyMethod_GET_FUNCTION(self->function))) {
+        return 1;
+    }
+    if (found == NULL || !PyFunction_Check(found)) {
+        return 0;
+    }
+    PyObject *method = PyMethod_New(found, object);
+    if (method == NULL || (self->former == NULL && (self->former = PyList_New(0)) == NULL) ||
+        PyList_Append(self->former, self->function) < 0) {
+        Py_XDECREF(method);
+        return MG_ERR;
+    }
+    Py_SETREF(self->function, method); /* the old one lives on */
+    take_code(self, PyFunction_GET_CODE(found));
+    return 1;
+}
+
 static PyObject *
 compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     PyObject *function = self->function, *object = NULL;
     if (PyMethod_Check(function)) {
         object = PyMethod_GET_SELF(function);
-        function = PyMethod_GET_FUNCTION(function);
+        if (self->is_object) {
+            int taken = take_method(self, object);
+            if (taken <= 0) {
+                return taken < 0 ? NULL : PyObject_Vectorcall(object, args, nargsf, kwnames);
+            }
+        }
+        function = PyMethod_GET_FUNCTION(self->function);
     }
     if (!PyFunction_Check(function) || mg_capture_current != NULL || mg_aside_depth > 0 ||
         PyThreadState_Get()->cframe->use_tracing) {
@@ -1395,6 +1424,7 @@ static int
 compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->function);
+    Py_VISIT(self->former);
     Py_VISIT(self->code);
     Py_VISIT(self->compile);
     Py_VISIT(self->failed);
@@ -1440,6 +1470,7 @@ static int
 compiled_clear(MgCompiled *self)
 {
     Py_CLEAR(self->function);
+    Py_CLEAR(self->former);
     Py_CLEAR(self->code);
     Py_CLEAR(self->compile);
     Py_CLEAR(self->failed);
@@ -1553,6 +1584,7 @@ static PyMemberDef compiled_members[] = {
     {"breaks", T_INT, offsetof(MgCompiled, breaks), 0, "Whether graphs may end at a break."},
     {"fullgraph", T_INT, offsetof(MgCompiled, fullgraph), READONLY, "Whether no call may run in CPython."},
     {"plain", T_INT, offsetof(MgCompiled, plain), 0, "Whether only what the function calls is captured."},
+    {"is_object", T_INT, offsetof(MgCompiled, is_object), 0, "Whether it is an object that is compiled."},
     {"forced", T_INT, offsetof(MgCompiled, forced), 0, "Whether it was made for a forced backend."},
     {"limit", T_INT, offsetof(MgCompiled, limit), 0, "How many entries there may be; -1 for the common limit."},
     {NULL, 0, 0, 0, NULL},

@@ -46,6 +46,8 @@ typedef struct {
     PyObject *untold; /* strong: codes told that they are not compiled (None: all), or NULL */
     int failures;     /* aborted captures so far */
     int warm, plain;  /* a first call was left to CPython: "eager_then_compile"; only what it calls is to be captured */
+    int is_object;    /* what is compiled is an object: its class may get another __call__ */
+    PyObject *former; /* strong: list of what `function` was before that, for calls that are under way; or NULL */
     int forced;       /* made for a forced backend: called whatever backend is forced */
     int skip;         /* calls to be left alone before capture is tried again */
     uint64_t captures, changes, runs, looks; /* changes of the lists of entries, looks for points; all ever */
@@ -72,7 +74,6 @@ typedef enum {
 /* The rest of a frame, from `next` with the stack up to `sp`, is a capture point: finds or makes an entry, and runs it. */
 MgContinue mg_callable_continue(PyObject *owner, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result,
                                 MgExit **exit);
-
 extern PyTypeObject MgCompiled_Type;
 int mg_callable_types_ready(void);
 

@@ -1852,6 +1852,7 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
                 return NULL;
             }
             Py_DECREF(view);
+            function = ((MgCompiled *)callable)->is_object ? object : function; /* by its class's __call__ */
         }
         return mg_rules_call(capture, function, args, nargsf, kwnames);
     }

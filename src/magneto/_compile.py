@@ -147,6 +147,7 @@ def compile(
     if isinstance(model, _core.Compiled):
         model = getattr(model, "__wrapped__", model.function)
     compiled = settings.make(with_frame(model), exc.name_of(model))
+    compiled.is_object = inspect.ismethod(compiled.function) and not inspect.ismethod(model)
     compiled.plain = inspect.isfunction(model) and bool(getattr(model, "_torchdynamo_disable", False))
     functools.update_wrapper(compiled, model)
     compiled._torchdynamo_orig_callable = model

@@ -136,6 +136,7 @@ class Compiled:
     breaks: int
     forced: int
     plain: int
+    is_object: int
     def entries(self) -> list[Entry]:
         """The entries, the one that was used last first."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+import torch
 
 import magneto
 
@@ -399,6 +402,46 @@ FINALIZERS = {
     "calls another": "def close(self): print(1)\n    def __del__(self): self.close()",
     "None": "__del__ = None",
 }
+
+
+@pytest.mark.parametrize("change", ["replaced", "hidden", "None", "deleted", "another class"])
+def test_compiled_object_whose_class_gets_another_call(change: str) -> None:
+    class Base:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    class Derived(Base):
+        pass
+
+    class Other:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 4
+
+    changes: dict[str, Callable[[], Any]] = {
+        "replaced": lambda: setattr(Base, "__call__", lambda self, x: x + 2),
+        "hidden": lambda: setattr(Derived, "__call__", lambda self, x: x + 3),
+        "None": lambda: setattr(Derived, "__call__", None),
+        "deleted": lambda: delattr(Base, "__call__"),
+        "another class": lambda: setattr(model, "__class__", Other),
+    }
+    model = Derived()
+    compiled = magneto.compile(model, backend="eager")
+    outer = magneto.compile(lambda x: compiled(x) * 2, backend="eager")
+    x = torch.ones(2)
+    for function, factor in ((compiled, 1), (outer, 2)):
+        assert function(x).tolist() == function(x).tolist() == [2 * factor] * 2
+    changes[change]()
+    for function, factor in ((compiled, 1), (outer, 2)):
+        for _ in range(2):
+            try:
+                expected: Any = (model(x) * factor).tolist()  # type: ignore[operator]
+            except TypeError as error:
+                expected = str(error)
+            try:
+                found: Any = function(x).tolist()
+            except TypeError as error:
+                found = str(error)
+            assert found == expected
 
 
 @pytest.mark.parametrize("name", BROKEN)
