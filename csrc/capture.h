@@ -61,6 +61,7 @@ typedef enum {
     MG_GUARD_ANSWER,   /* source is a tuple of a C function and its arguments: what it gives is expected */
     MG_GUARD_LIMIT,    /* the limit of the deque is index */
     MG_GUARD_LACKS,    /* the instance dict of source has none of the names in the list expected */
+    MG_GUARD_REFERENT, /* source is a plain weak reference to other */
     MG_GUARD_WEAK,     /* source is what the weak reference expected points at */
 } MgGuardKind;
 

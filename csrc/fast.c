@@ -337,7 +337,8 @@ fate_of(Maker *maker, const MgCheck *check)
 {
     Plan *plan = &maker->plans[check->source];
     PyObject *value = maker->registers[check->source];
-    if (check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART) {
+    if (check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART ||
+        check->kind == MG_GUARD_REFERENT) {
         return fate_of_many(maker, check);
     }
     int is_dict = value != NULL && PyDict_Check(value);
@@ -793,7 +794,7 @@ mend(MgProgram *program, Group *group, int *failed)
         for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
             MgCheck *check = &program->checks[j];
             if (check->source != i || check->kind == MG_GUARD_TENSOR || check->kind == MG_GUARD_ALIAS ||
-                check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART) {
+                check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART || check->kind == MG_GUARD_REFERENT) {
                 continue; /* made later, or the same objects as before */
             }
             int good = mg_guard_check(check, fast->values);

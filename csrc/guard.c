@@ -19,6 +19,7 @@ typedef struct {
     PyObject **types;   /* borrowed: the type that is expected, or NULL */
     PyObject **tensors; /* borrowed: the interned metadata that is expected, or NULL */
     MgTable pairs;      /* (source, other and kind) of guards on two sources */
+    uint8_t *referents; /* plain weak references that are guarded by what they refer to */
 } Known;
 
 /* 1 for a guard that can't fail where the others hold: two objects of different types, two tensors of different
@@ -35,6 +36,10 @@ is_needless(Known *known, const MgGuard *guard)
         if (first == NULL && mg_table_set(&known->pairs, guard->source, key, (void *)guard) < 0) {
             PyErr_Clear();
         }
+    }
+    if (guard->kind ==
+        MG_GUARD_IDENTITY) { /* an object has one plain weak reference: it need not be kept to be known */
+        return known->referents[guard->source->id] && PyWeakref_CheckRefExact(guard->expected);
     }
     if (guard->kind != MG_GUARD_DISTINCT) {
         return 0;
@@ -60,9 +65,11 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
     program->steps = PyMem_Calloc((size_t)source_count + 1, sizeof(MgStep));
     program->checks = PyMem_Calloc((size_t)guard_count + 1, sizeof(MgCheck));
     int *counts = PyMem_Calloc((size_t)source_count + 1, sizeof(int));
-    Known known = {.types = PyMem_Calloc(2 * (size_t)source_count + 1, sizeof(PyObject *))};
+    Known known = {.types = PyMem_Calloc(2 * (size_t)source_count + 1, sizeof(PyObject *)),
+                   .referents = PyMem_Calloc((size_t)source_count + 1, 1)};
     int result = MG_OK;
-    if (program->steps == NULL || program->checks == NULL || counts == NULL || known.types == NULL) {
+    if (program->steps == NULL || program->checks == NULL || counts == NULL || known.types == NULL ||
+        known.referents == NULL) {
         PyErr_NoMemory();
         result = MG_ERR;
         goto done;
@@ -70,6 +77,7 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
     known.tensors = known.types + source_count;
     for (int i = 0; i < guard_count; i++) {
         const MgGuard *guard = &capture->guards[i];
+        known.referents[guard->source->id] |= guard->kind == MG_GUARD_REFERENT;
         if (guard->kind == MG_GUARD_TYPE || guard->kind == MG_GUARD_TENSOR) {
             (guard->kind == MG_GUARD_TYPE ? known.types : known.tensors)[guard->source->id] = guard->expected;
         }
@@ -123,6 +131,7 @@ done:
 #endif
     PyMem_Free(counts);
     PyMem_Free(known.types);
+    PyMem_Free(known.referents);
     mg_table_free(&known.pairs);
     return result;
 }
@@ -345,6 +354,8 @@ mg_guard_check(MgCheck *check, PyObject **registers)
             return same_keys(value, check->expected);
         case MG_GUARD_TENSOR:
             return mg_torch_is_tensor(value) ? mg_tensor_check_holds(value, check->tensor) : 0;
+        case MG_GUARD_REFERENT:
+            return mg_weakref_is_plain(value) && PyWeakref_GET_OBJECT(value) == registers[check->other];
         case MG_GUARD_ALIAS:
             return value == registers[check->other];
         case MG_GUARD_DISTINCT:
@@ -445,7 +456,8 @@ compare_ways(MgProgram *program, PyObject *const *arguments, const MgRegisters *
 static int
 compares_registers(const MgCheck *check)
 {
-    return check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART;
+    return check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART ||
+           check->kind == MG_GUARD_REFERENT;
 }
 
 /* Makes the check that failed last, and those on the way to what it looks at. 1 if they hold, or if it is a long way. */
@@ -710,6 +722,10 @@ mg_guard_text(const MgProgram *program, int index)
             break;
         case MG_GUARD_TENSOR:
             text = tensor_text(source, check);
+            break;
+        case MG_GUARD_REFERENT:
+            other = mg_guard_source_text(program, check->other);
+            text = other == NULL ? NULL : PyUnicode_FromFormat("%U is a weak reference to %U", source, other);
             break;
         case MG_GUARD_ALIAS:
         case MG_GUARD_DISTINCT:

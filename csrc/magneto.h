@@ -35,6 +35,13 @@ mg_static_string(PyObject **slot, const char *text)
         mg_static_string(&mg_slot_, text);        \
     }))
 
+/* 1 for the one weak reference of an object that has no callback and is of no class of the program's. */
+static inline int
+mg_weakref_is_plain(PyObject *object)
+{
+    return PyWeakref_CheckRefExact(object) && ((PyWeakReference *)object)->wr_callback == NULL;
+}
+
 /* A collection runs any code, such as finalizers of strangers. None runs between these two, which nest, in all threads. */
 int mg_collections_init(void);
 void mg_collections_hold(void);

@@ -1576,7 +1576,7 @@ call_arithmetic(MgCapture *capture, PyObject *callable, PyObject *const *args, P
     return unknown_call(capture, callable);
 }
 
-/* An outside weak reference is called. It is guarded by identity, and so is what it refers to. */
+/* An outside weak reference is called. It is guarded by what it refers to; if it has a callback, both by identity. */
 static PyObject *
 call_weakref(MgCapture *capture, PyObject *reference)
 {
@@ -1590,6 +1590,13 @@ call_weakref(MgCapture *capture, PyObject *reference)
         return lives < 0 ? NULL : unknown_call(capture, reference);
     }
     PyObject *view = mg_world_touch(capture, Py_NewRef(object));
+    if (view != NULL && mg_weakref_is_plain(reference)) { /* neither of them need be kept, nor referred to */
+        MgSource *source = mg_world_record(capture, reference)->source;
+        if (mg_capture_guard_pair(capture, MG_GUARD_REFERENT, source, record->source) < 0) {
+            Py_CLEAR(view);
+        }
+        return view;
+    }
     PyObject *weak = view == NULL ? NULL : PyWeakref_NewRef(object, NULL); /* the entry must not keep it alive */
     if (weak == NULL || mg_capture_guard(capture, MG_GUARD_WEAK, record->source, weak) < 0) {
         Py_CLEAR(view);

@@ -160,8 +160,22 @@ class Compiler:
             )  # fmt: skip
             return None
         check = _guard_on_inputs(entry, context, inputs)
+        _let_go(context, module)
         compiled = _not_lazy(compiled)
         return compiled if check is None else (compiled, check)
+
+
+def _let_go(context: TracingContext, module: fx.GraphModule) -> None:
+    """Drop the weak references to inputs: programs see them, and `torch.utils.swap_tensors` refuses such tensors."""
+    for node in module.graph.find_nodes(op="placeholder"):
+        argument = node.meta.get("grapharg")
+        if argument is not None:
+            argument.erase()  # as TorchDynamo does
+    context.tensor_to_context.clear()
+    if context.fake_mode is not None:
+        describer = context.fake_mode.fake_tensor_converter.meta_converter.describer
+        describer.lookup_tensor.clear()
+        describer.lookup_storage.clear()
 
 
 _SETTERS: dict[Any, Callable[..., Any]] = {sys.getrecursionlimit: sys.setrecursionlimit}

@@ -1,0 +1,115 @@
+"""What an entry keeps is not seen: by reference counts, weak references, and what asks for them."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import magneto
+
+
+@pytest.fixture
+def _swapping() -> Iterator[None]:
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(before)
+
+
+def figures(module: nn.Module) -> list[tuple[int, int, int]]:
+    gc.collect()
+    return [
+        (sys.getrefcount(tensor), tensor._use_count(), weakref.getweakrefcount(tensor))  # type: ignore[attr-defined]
+        for tensor in module.state_dict(keep_vars=True).values()
+    ]
+
+
+MODULES: list[Callable[[], nn.Module]] = [
+    lambda: nn.Linear(3, 3),
+    lambda: nn.RNN(3, 3),
+    lambda: nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)),
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make", MODULES, ids=["linear", "rnn", "batch norm"])
+def test_parameters_have_no_more_references(make: Callable[[], nn.Module], backend: str) -> None:
+    module, x = make(), torch.ones(2, 3)
+    with torch.no_grad():
+        module(x)
+        before = figures(module)
+        compiled = magneto.compile(module, backend=backend)
+        for _ in range(3):
+            compiled(x)
+    assert figures(module) == before
+
+
+@pytest.mark.usefixtures("_swapping")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make", MODULES, ids=["linear", "rnn", "batch norm"])
+def test_parameters_can_be_swapped(make: Callable[[], nn.Module], backend: str) -> None:
+    module, x = make(), torch.ones(2, 3)
+    compiled = magneto.compile(module, backend=backend)
+    with torch.no_grad():
+        for _ in range(2):
+            compiled(x)
+        module.to_empty(device="cpu")
+        module.double()
+        for parameter in module.parameters():
+            parameter.fill_(0.5)
+        torch.testing.assert_close(compiled(x.double()), module(x.double()))
+
+
+class Holder:
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.reference = weakref.ref(tensor)
+
+
+def read(holder: Holder) -> Any:
+    tensor = holder.tensor * 1, holder.tensor
+    found = holder.reference()
+    return None if found is None else (found is tensor[1], found + tensor[0])
+
+
+def test_weak_references_are_known_by_what_they_refer_to() -> None:
+    """Not kept: one that the program drops goes, and another one to the same tensor is as good."""
+    tensor = torch.ones(2)
+    holder = Holder(tensor)
+    compiled = magneto.compile(read, backend="eager", fullgraph=True)
+    assert compiled(holder)[0]
+    holder.reference = None  # type: ignore[assignment]
+    assert weakref.getweakrefcount(tensor) == 0
+    holder.reference = weakref.ref(tensor)
+    assert compiled(holder)[1].tolist() == [2, 2]
+    assert len(magneto.cache_entries(compiled)) == 1
+
+
+def test_weak_references_to_other_tensors() -> None:
+    compiled = magneto.compile(read, backend="eager")
+    for _ in range(2):
+        holder, other = Holder(torch.ones(2)), torch.full((2,), 5.0)
+        assert compiled(holder)[0]
+        holder.reference = weakref.ref(other)
+        same, result = compiled(holder)
+        assert (same, result.tolist()) == (False, [6, 6])
+        del other, result
+        assert compiled(holder) is None
+
+
+def test_callbacks_of_weak_references_run_when_the_tensor_goes() -> None:
+    gone: list[Any] = []
+    compiled = magneto.compile(lambda holder: holder.tensor.sin() + 1, backend="eager")
+    for number in range(3):
+        holder = Holder(torch.ones(2))
+        holder.reference = weakref.ref(holder.tensor, lambda _, number=number: gone.append(number))
+        compiled(holder)
+        holder.tensor = torch.ones(2)
+        assert gone == list(range(number + 1))
