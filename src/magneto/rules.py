@@ -192,7 +192,8 @@ _BROKEN_METHODS = _words(
     "numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __repr__ __str__ __format__ backward "
     "register_hook register_post_accumulate_grad_hook data_ptr storage untyped_storage _typed_storage share_memory_ "
     "is_shared __reduce_ex__ __deepcopy__ __dlpack__ __contains__ retain_grad set_ __setstate__ __dir__ "
-    "storage_offset is_pinned is_inference is_set_to _is_view _is_zerotensor is_coalesced dim_order"
+    "storage_offset is_pinned is_inference is_set_to _is_view _is_zerotensor is_coalesced dim_order "
+    "storage_type const_data_ptr __hash__"
 )
 
 # Those of them that need its data.

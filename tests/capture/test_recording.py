@@ -364,7 +364,18 @@ def test_what_metadata_does_not_say_ends_the_capture(name: str) -> None:
     assert reasons == ["ATTRIBUTE"]
 
 
-@pytest.mark.parametrize("name", ["storage_offset", "is_inference", "_is_view", "data_ptr"])
+_UNTOLD = [
+    "storage_offset",
+    "is_inference",
+    "_is_view",
+    "data_ptr",
+    "const_data_ptr",
+    "storage_type",
+    "__hash__",
+]
+
+
+@pytest.mark.parametrize("name", _UNTOLD)
 def test_methods_that_metadata_does_not_answer_end_the_capture(name: str) -> None:
     def function(x):
         return getattr(x, name)()
