@@ -15,6 +15,8 @@ SITE     = $(ROOT)/build/$(VARIANT)/site
 ARGS    ?=
 # How long `make stress` runs, and where its random tests start: another place each time.
 MINUTES ?= 30
+# How long its soak runs: threads, signals that raise, forks.
+SOAK_MINUTES ?= 20
 SEED    ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 
 export PATH := $(VENV)/bin:$(PATH)
@@ -128,6 +130,7 @@ stress: build ## 5,000 random captured programs, 5,000 with breaks; hostile obje
 	MAGNETO_SWEEP=1 $(RUN) -m pytest -q tests/capture/test_ops.py tests/capture/test_modules.py tests/capture/test_shapes.py
 	MAGNETO_COMPARE_EVERY=1 $(RUN) -m pytest -q tests/breaks/test_programs.py
 	MAGNETO_BREAK_STEPS=40 $(RUN) -m pytest -q tests/breaks/test_everywhere.py
+	OMP_NUM_THREADS=1 $(RUN) tests/stress/soak.py --minutes $(SOAK_MINUTES) --seed $(SEED)
 	$(RUN) -m magneto.testing.stress --minutes $(MINUTES) $(ARGS)
 
 fuzz: SEED := $(SEED)

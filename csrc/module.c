@@ -379,7 +379,7 @@ PyDoc_STRVAR(clear_frames_doc, "clear_frames(error, /)\n--\n\n"
 
 PyDoc_STRVAR(keep_at_fork_doc,
              "keep_at_fork(lock, /)\n--\n\n"
-             "Have a thread that forks wait, for a second at most, until it gets this RLock, and let go of "
+             "Have a thread that forks wait, for ten seconds at most, until it gets this RLock, and let go of "
              "it afterwards; if it does not get it, it is free in the child.");
 
 static PyMethodDef core_methods[] = {

@@ -171,7 +171,7 @@ before_fork(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(kept_locks); i++) {
-        PyObject *got = PyObject_CallMethod(PyList_GET_ITEM(kept_locks, i), "acquire", "id", 1, 1.0);
+        PyObject *got = PyObject_CallMethod(PyList_GET_ITEM(kept_locks, i), "acquire", "id", 1, 10.0);
         if (got == NULL) { /* interrupted: the fork can't be stopped */
             PyErr_WriteUnraisable(NULL);
         }

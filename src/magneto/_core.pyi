@@ -38,7 +38,7 @@ def clear_frames(error: BaseException, /) -> None:
     """Empty the frames of torch's and magneto's code in the traceback of an exception."""
 
 def keep_at_fork(lock: Any, /) -> None:
-    """Have a thread that forks wait, for a second at most, until it gets this RLock, and let go of it afterwards; if
+    """Have a thread that forks wait, for ten seconds at most, until it gets this RLock, and let go of it afterwards; if
     it does not get it, it is free in the child."""
 
 class Meta:

@@ -190,6 +190,10 @@ _PLAIN = (
 )  # fmt: skip
 
 
+_QUANTISED = frozenset((torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4))
+"""Dtypes of which a FakeTensor does not have the metadata: it is taken for the tensor that was quantised."""
+
+
 class Results:
     """Takes a result apart, given the tensors that went into the operation."""
 
@@ -318,6 +322,8 @@ def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any],
         kind = type(value)
         if kind is _core.Ref:
             return values[value.index]
+        if kind is torch.dtype and value in _QUANTISED:
+            raise Unsupported("a quantised tensor")
         if kind is list:
             return [convert(item) for item in value]
         if isinstance(value, tuple) and kind is not torch.Size:
@@ -329,6 +335,8 @@ def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any],
             return slice(convert(value.start), convert(value.stop), convert(value.step))
         return value
 
+    if kind == 2 and target == "storage_type":
+        raise Unsupported("a storage")
     fake_args = convert(args)
     fake_kwargs = convert(kwargs)
     with mode:
