@@ -94,7 +94,9 @@ def test_release_builds_never_abort():
 
 def test_the_core_runs_python_by_way_of_asides():
     pattern = r"\bPyImport_ImportModule\(|\bsuspended\s*(\+\+|--|\+=|-=)"
-    assert [path.name for path in C_FILES if path.name != "aside.c" and re.search(pattern, path.read_text())] == []
+    assert [
+        path.name for path in C_FILES if path.name != "aside.c" and re.search(pattern, path.read_text())
+    ] == []
 
 
 def test_every_c_file_is_built():

@@ -20,6 +20,10 @@ def give_up(what: str) -> None:
     raise AssertionError(what)  # never reached: the rules stop before it
 
 
+def leave_graph(what: str) -> None:
+    """Stop the capture; CPython goes on."""
+
+
 def is_plain(classes: tuple[type, ...]) -> bool:
     """Whether these are Python classes: then dict and slots are all that an object has. The rules run it for real."""
     return all(cls is object or cls.__flags__ & 512 for cls in classes)
@@ -131,10 +135,16 @@ class Unrecorded(torch.profiler.record_function):
         self.record = None
 
     def __enter__(self) -> Unrecorded:
+        if torch._C._autograd._profiler_enabled():  # by now
+            leave_graph("torch.profiler.record_function under a profiler")
+            super().__enter__()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        pass
+    def __exit__(self, *exception: Any) -> None:
+        if self.record is not None:
+            leave_graph("torch.profiler.record_function under a profiler")
+            super().__exit__(*exception)
+            self.record = None
 
 
 class Context:

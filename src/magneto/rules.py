@@ -618,7 +618,7 @@ def tables() -> dict[str, Any]:
         if isinstance(inner, types.CodeType) and inner.co_name == "dispatch":
             calls[inner] = "dispatch"
     calls[_polyfills.is_plain] = "constant"
-    calls[_polyfills.give_up] = "break"
+    calls[_polyfills.give_up] = calls[_polyfills.leave_graph] = "break"
     hooks = torch.autograd.graph.saved_tensors_hooks  # code may look at what they have done
     calls[hooks.__enter__] = calls[hooks.__exit__] = "break"
     calls.update(_named(_STATE_FUNCTIONS, "state"))

@@ -251,3 +251,24 @@ def f(x, n, *z):
         harness.run(program, calls * 2, compile=compiled, before=lambda: _core.inject_fault(steps))
     finally:
         _core.inject_fault(0)
+
+
+def test_what_autograd_has_saved_lives_as_long_as_a_local_that_nobody_reads():
+    def f(log):
+        a = torch.ones(3, requires_grad=True)
+        y = a * a
+        y.grad_fn._raw_saved_self.register_hooks(lambda x: log.append("packed") or x, lambda x: x)
+        y = a * 2 * a
+        try:
+            y.grad_fn._raw_saved_self.register_hooks(lambda x, b: x, lambda x: x)
+        except TypeError as error:
+            log.append(str(error).split(".")[-1])
+        return a
+
+    log: list[str] = []
+    f(log)
+    compiled = magneto.compile(f, backend="eager")
+    for _ in range(2):
+        captured: list[str] = []
+        compiled(captured)
+        assert captured == log

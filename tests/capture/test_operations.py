@@ -294,3 +294,18 @@ def test_a_jvp_of_a_functions_own_is_used_by_a_compiled_function():
             dual = forward_ad.make_dual(torch.ones(2), torch.ones(2))
             assert forward_ad.unpack_dual(compiled(dual)).tangent.tolist() == [5, 5]
         assert compiled(torch.ones(2)).tolist() == [3, 3]
+
+
+def test_a_decorated_function_has_its_span_under_a_profiler():
+    def f(x):
+        @torch.autograd.profiler.record_function("decorated")
+        def inner(y):
+            return y + 1
+
+        with torch.autograd.profiler.profile() as profile:
+            z = inner(x)
+        return any(event.name == "decorated" for event in profile.function_events), z
+
+    compiled = magneto.compile(f, backend="eager")
+    for _ in range(2):
+        assert repr(compiled(torch.ones(2))) == repr(f(torch.ones(2)))
