@@ -312,8 +312,11 @@ mg_rules_is_value_type(PyTypeObject *type)
 int
 mg_rules_is_number(PyObject *value)
 {
-    return PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value) ||
-           mg_rules_is_value_type(Py_TYPE(value));
+    PyTypeObject *type = Py_TYPE(value);
+    if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_getattro != PyObject_GenericGetAttr) {
+        return 0; /* torch asks it for __torch_function__: code of the class runs */
+    }
+    return PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value) || mg_rules_is_value_type(type);
 }
 
 PyObject *

@@ -90,6 +90,7 @@ class Writer:
             "self == 1", "len(self)", "hash(self)", "bool(self)", "self in HOME", "TABLE.get(self)", "self.zz",
             "HOME.index(self)", "list(self)", "[self] == [self]", "str(self)",
         )  # fmt: skip
+        ordered = name not in ("__eq__", "__ne__", "__hash__")  # CPython's OrderedDict does not survive that
         return self.random.choice(
             [
                 [f"raise Boom({name!r})"],
@@ -104,8 +105,8 @@ class Writer:
                 ["BAG.clear()"],
                 ["BAG.add(len(BAG) + 40)"],
                 ["QUEUE.append(self)"],
-                ["ORDERED.clear()"],
-                ["ORDERED.pop('a', None)"],
+                ["ORDERED.clear()" if ordered else "TABLE.clear()"],
+                ["ORDERED.pop('a', None)" if ordered else "QUEUE.clear()"],
                 [f"LOG.append({name!r})"],
                 [fuel, "    FUEL.pop()", f"    {again}"],
                 [fuel, "    FUEL.pop()", "    CALL and CALL[0](X, HOME)"],
@@ -209,16 +210,14 @@ class Writer:
         return self.pick(*self.objects, *self.objects, *self.locals[-4:], "v", "HOME")
 
     def container(self) -> str:
-        return self.pick(
-            "HOME", "TABLE", "BAG", "QUEUE", "ORDERED", "DEFAULT", "v", "ROUND", *self.locals[-3:]
-        )
+        return self.pick("HOME", "TABLE", "QUEUE", "ORDERED", "DEFAULT", "v", "ROUND", *self.locals[-3:])
 
     def expression(self) -> str:
         h, g, c, d = self.thing(), self.thing(), self.container(), self.container()
         lists = self.pick("HOME", "v", "[h0, 1]")
         dicts = self.pick("TABLE", "ORDERED", "DEFAULT", "{'a': 1}")
         return self.pick(
-            f"{h} == {g}", f"{h} != {g}", f"{h} < {g}", f"{h} in {c}", f"len({h})", f"len({c})", f"bool({h})", f"type(hash({h}))",
+            f"{h} == {g}", f"{h} != {g}", f"{h} < {g}", f"{h} in {c}", f"{h} in BAG", "len(BAG)", "len(BAG | {7})", f"len({h})", f"len({c})", f"bool({h})", f"type(hash({h}))",
             f"not {h}", f"1 if {h} else 2", f"{h} is {g}", f"{lists}.index({h})", f"{lists}.count({h})",
             f"{dicts}.get({h})", f"{dicts}[{h}]", f"{h} in {dicts}", f"[{h}] == [{g}]", f"({h}, 1) == ({g}, 1)",
             f"{{{h}: 1, {g}: 2}}", f"{{{h}, {g}}}", f"{{**{h}}}", f"[*{h}]", f"({h}, *{g})", f"list({h})", f"tuple({h})",
@@ -277,7 +276,7 @@ class Writer:
             f"HOME.append({h})", f"HOME.remove({h})", f"HOME.insert({h}, 1)", f"HOME.extend({h})", f"HOME[:] = {h}", "HOME.sort()",
             "HOME.sort(key=bool)", f"HOME[0] = {h}", f"del HOME[{h}]", f"HOME += {h}" if False else f"HOME.__iadd__({h})", "HOME.pop()",
             f"TABLE[{h}] = {g}", f"TABLE['k'] = {h}", f"TABLE.update({h})", f"TABLE.pop({h}, None)", f"TABLE.setdefault({h}, []).append(1)",
-            f"del TABLE[{h}]", f"BAG.add({h})", f"BAG.discard({h})", f"BAG.update({h})", f"QUEUE.append({h})", f"QUEUE.extend({h})",
+            f"del TABLE[{h}]", "BAG.add(h0)", f"BAG.discard({h})", "BAG.update([h0, 5])", f"QUEUE.append({h})", f"QUEUE.extend({h})",
             f"QUEUE.remove({h})", "QUEUE.rotate(1)", f"ORDERED[{h}] = {g}", f"ORDERED.move_to_end({h})", "ORDERED.popitem()",
             f"DEFAULT[{h}].append({g})", f"DEFAULT.default_factory = {h}", f"{h}.n = {g}", f"{h}.d = {g}", f"{h}.p = 1", f"del {h}.n",
             f"{h}[0] = {g}", f"{h}.append({g})", f"{h}.self = {h}", f"H0.extra = {h}", f"H0.__len__ = lambda self: {self.pick('1', '2')}",

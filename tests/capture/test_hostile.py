@@ -112,6 +112,22 @@ def f(x):
     )
 
 
+def test_a_number_whose_class_answers_for_its_attributes():
+    harness.run(
+        """
+LOG = []
+class Number(float):
+    def __getattr__(self, name):
+        LOG.append(name)
+        raise AttributeError(name)
+n = Number(2.0)
+def f(x):
+    return n + x, x * n, torch.add(x, n)
+""",
+        ["f(X)", "f(X)"],
+    )
+
+
 def test_a_factory_that_the_class_hides():
     harness.run(
         """
