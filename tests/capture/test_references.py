@@ -113,3 +113,18 @@ def test_callbacks_of_weak_references_run_when_the_tensor_goes() -> None:
         compiled(holder)
         holder.tensor = torch.ones(2)
         assert gone == list(range(number + 1))
+
+
+class Thing:
+    pass
+
+
+@pytest.mark.parametrize("ask", [hash, repr, lambda thing: {thing: 1}[thing]])
+def test_objects_whose_addresses_were_seen_are_not_kept(ask: Callable[[Any], Any]) -> None:
+    compiled = magneto.compile(lambda x, thing: (x + 1, ask(thing)), backend="eager")
+    for _ in range(3):
+        thing = Thing()
+        assert compiled(torch.ones(2), thing)[1] == ask(thing)
+        gone = weakref.ref(thing)
+        del thing
+        assert gone() is None
