@@ -44,7 +44,7 @@ ASAN_MODULES = test_grammar test_generators test_coroutines test_asyncgen test_p
 C_FILES = $(wildcard csrc/*.c csrc/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build dev demo test test-unit test-debug test-conformance conformance models stress fuzz leaks asan bench \
+.PHONY: help venv build dev demo test test-unit test-debug test-conformance conformance models stress fuzz oom leaks asan bench \
 	lint format clean distclean
 
 help: ## list the targets
@@ -136,6 +136,10 @@ stress: build ## 5,000 random captured programs, 5,000 with breaks; hostile obje
 fuzz: SEED := $(SEED)
 fuzz: build ## programs with hostile objects, for MINUTES=30, plain and with breaks; VARIANT=debug or asan
 	$(if $(filter asan,$(VARIANT)),$(ASAN_STACK); $(ASAN_ENV)) $(RUN) tests/capture/fuzz.py --seed $(SEED) --minutes $(MINUTES) $(ARGS)
+
+oom: VARIANT := debug
+oom: build ## let each allocation of the core fail in turn, in the programs of the tests (ARGS='--part 1/8', '--new')
+	$(RUN) tests/oom/hunt.py $(ARGS)
 
 leaks: build ## run each test again and again, and look for what grows
 	$(RUN) tests/leaks/hunt.py tests --ignore=tests/conformance $(ARGS)

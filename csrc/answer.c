@@ -60,7 +60,7 @@ is_decided_inside(MgCapture *capture, PyObject *callable, PyObject *const *args,
         PyObject *context = PyTuple_GET_ITEM(PyList_GET_ITEM(capture->managers, i), 1);
         PyObject *device = mg_aside_getattr(context, MG_STRING("device"));
         if (device == NULL) { /* another kind of manager */
-            PyErr_Clear();
+            mg_error_clear();
             continue;
         }
         const char *text = PyUnicode_Check(device) ? PyUnicode_AsUTF8(device) : NULL;
@@ -169,13 +169,19 @@ mg_answer_set(MgCapture *capture, PyObject *function, PyObject *parts, PyObject 
     mg_aside_begin(&aside);
     undo = capture->settings != NULL ? Py_NewRef(PyTuple_GET_ITEM(capture->settings, 1)) : PyObject_CallNoArgs(tell);
     names = undo == NULL ? NULL : PyObject_CallOneArg(show, exposed);
-    result = names == NULL ? NULL : PyObject_CallFunctionObjArgs(function, exposed, Py_False, NULL);
+    if (names != NULL && capture->settings == NULL) { /* first: it is needed to undo the change, should the rest fail */
+        capture->settings = PyTuple_Pack(3, function, undo, Py_None);
+    }
+    result = names == NULL || capture->settings == NULL
+                 ? NULL
+                 : PyObject_CallFunctionObjArgs(function, exposed, Py_False, NULL);
     answers = result == NULL ? NULL : note_settings(capture, questions);
     mg_aside_end(&aside);
-    if (answers != NULL) {
-        Py_XSETREF(capture->settings, PyTuple_Pack(3, function, undo, answers));
+    PyObject *settings = answers == NULL ? NULL : PyTuple_Pack(3, function, undo, answers);
+    if (settings != NULL) {
+        Py_SETREF(capture->settings, settings);
     }
-    if (answers == NULL || capture->settings == NULL || mg_record_setting(capture, function, maker, names) < 0) {
+    if (settings == NULL || mg_record_setting(capture, function, maker, names) < 0) {
         Py_CLEAR(result);
     }
 done:
@@ -547,12 +553,12 @@ read_parameters(PyObject *callable, int *typed, Py_ssize_t *room)
 {
     PyObject *parameters = PyObject_CallMethod(callable, "cache_parameters", NULL); /* functools adds it */
     int known = parameters != NULL && PyDict_Check(parameters);
-    PyObject *is_typed = known ? PyDict_GetItemString(parameters, "typed") : NULL;
-    PyObject *size = known ? PyDict_GetItemString(parameters, "maxsize") : NULL;
+    PyObject *is_typed = known ? PyDict_GetItemWithError(parameters, MG_STRING("typed")) : NULL;
+    PyObject *size = known ? PyDict_GetItemWithError(parameters, MG_STRING("maxsize")) : NULL;
     *typed = is_typed == NULL ? -1 : PyObject_IsTrue(is_typed);
     *room = size == NULL ? 0 : size == Py_None ? -1 : PyLong_CheckExact(size) ? PyLong_AsSsize_t(size) : 0;
     known = *typed >= 0 && size != NULL && !PyErr_Occurred();
-    PyErr_Clear();
+    mg_error_clear();
     Py_XDECREF(parameters);
     return known ? 0 : -1;
 }
@@ -669,7 +675,7 @@ is_harmless(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ss
         harmless = harm < 0 ? -1 : !harm;
     }
     if (trial->reason != MG_REASON_NONE) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     if (trial->reason == MG_REASON_MEMORY) {
         PyErr_NoMemory();
@@ -694,7 +700,7 @@ call_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
     Py_ssize_t room;
     Parts parts = {.function = PyObject_GetAttrString(callable, "__wrapped__")};
     if (parts.function == NULL || read_parameters(callable, &typed, &room) < 0 || room == 0) {
-        PyErr_Clear(); /* made by the C class itself, or nothing is remembered */
+        mg_error_clear(); /* made by the C class itself, or nothing is remembered */
         Py_XDECREF(parts.function);
         return refuse(capture, callable);
     }
@@ -707,8 +713,11 @@ call_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
         goto done;
     }
     result = PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
-    if (result == NULL) { /* it has changed its mind; or it can't be hashed */
-        if (PyErr_ExceptionMatches(PyExc_Exception)) {
+    if (result == NULL) {                                /* it has changed its mind; or it can't be hashed */
+        if (PyErr_ExceptionMatches(PyExc_MemoryError)) { /* perhaps only to remember it: the function may have run */
+            mg_recover_interrupt(capture);
+        }
+        else if (PyErr_ExceptionMatches(PyExc_Exception)) {
             PyErr_Clear();
         }
         goto done;

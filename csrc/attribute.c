@@ -462,7 +462,7 @@ instance_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         return NULL;
     }
     if (hook != NULL) {
-        PyErr_Clear();
+        mg_error_clear();
         if (PyFunction_Check(hook)) {
             result = module_attribute(capture, owner, hook, name);
             return result != NULL || PyErr_Occurred() ? result : call_type_method(capture, owner, hook, name, NULL);

@@ -562,9 +562,12 @@ capture_once(MgCompiled *self, const Subject *subject, Try *try)
     if (raised && capture->can_break && capture->interrupt == NULL && capture->node_count > 0) {
         try->stop = capture->raised; /* again, up to there: what comes before is captured */
     }
-    int strict = capture->reason == MG_REASON_FORBIDDEN ||
-                 (result == NULL && can_break && try->metas == NULL && mg_control_error_on_break(capture));
-    can_break = can_break && !strict;
+    int is_error = result == NULL && can_break && try->metas == NULL ? mg_control_error_on_break(capture) : 0;
+    if (is_error < 0) {
+        mg_recover_interrupt(capture);
+    }
+    int strict = capture->reason == MG_REASON_FORBIDDEN || is_error > 0;
+    can_break = can_break && !strict && is_error >= 0;
     if (result != NULL) {
         entry = mg_entry_new(capture, result);
     }

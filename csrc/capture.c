@@ -218,6 +218,30 @@ mg_capture_free(MgCapture *capture)
 
 /* ---- abort ---- */
 
+void
+mg_error_clear(void)
+{
+    MgCapture *capture = mg_capture_current;
+    if (capture == NULL || capture->reason != MG_REASON_NONE || !PyErr_Occurred() ||
+        PyErr_ExceptionMatches(abort_exception)) { /* the last one is that of another capture, on trial */
+        PyErr_Clear();
+        return;
+    }
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        capture->starved = 1;
+    }
+    else if (!PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_GeneratorExit) &&
+             capture->interrupt == NULL) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        PyErr_NormalizeException(&type, &value, &traceback);
+        Py_XSETREF(capture->interrupt, Py_XNewRef(value));
+        capture->starved = 1;
+        PyErr_Restore(type, value, traceback);
+    }
+    PyErr_Clear();
+}
+
 int
 mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ...)
 {

@@ -149,6 +149,7 @@ struct MgCapture {
     long steps;            /* instructions executed so far */
     int suspended;         /* > 0 while code runs that is not to be captured; see aside.h */
     PyObject *interrupt;   /* strong: what a signal handler raised; it goes to the caller, past all captured frames */
+    int starved;           /* there was no memory for something that was taken for an answer; see mg_error_clear */
     PyObject *ids;         /* strong: a set of what id() gave for objects of this capture; NULL if it gave nothing */
     int addresses;         /* addresses of objects may have been read: by their default repr or hash */
     int direct;            /* the next frame is called by captured code, not by C code */

@@ -58,39 +58,43 @@ mg_control_configure(PyObject *tables)
     return MG_OK;
 }
 
-/* A set of ids that torch._dynamo.trace_rules keeps, if there is anything in it. New; NULL without an exception. */
-static PyObject *
-find_ids(const char *name)
+/* Puts a set of ids that torch._dynamo.trace_rules keeps into a slot, if there is anything in it. MG_OK or MG_ERR. */
+static int
+find_ids(const char *name, PyObject **slot)
 {
-    PyObject *keeper = PyDict_GetItemString(control.rules, name);
-    PyObject *ids = keeper == NULL ? NULL : PyObject_GetAttrString(keeper, "function_ids");
-    if (ids != NULL && PySet_Check(ids) && PySet_GET_SIZE(ids) > 0) {
-        return ids;
+    PyObject *keeper = mg_dict_get(control.rules, name);
+    PyObject *ids = keeper == NULL ? NULL : PyObject_GetAttr(keeper, MG_STRING("function_ids"));
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return MG_ERR;
     }
     PyErr_Clear();
-    Py_XDECREF(ids);
-    return NULL;
+    if (ids != NULL && (!PySet_Check(ids) || PySet_GET_SIZE(ids) == 0)) {
+        Py_CLEAR(ids);
+    }
+    Py_XSETREF(*slot, ids);
+    return MG_OK;
 }
 
-/* The dict of a module that is loaded already. Borrowed; NULL without an exception. */
+/* The dict of a module that is loaded already. Borrowed; NULL without an exception if it is not. */
 static PyObject *
 find_module(const char *name)
 {
-    PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), name);
+    PyObject *module = mg_dict_get(PyImport_GetModuleDict(), name);
     return module == NULL || !PyModule_Check(module) ? NULL : PyModule_GetDict(module);
 }
 
-/* Adds torch's own flag for breaks that are errors, once there is one. */
+/* Adds torch's own flag for breaks that are errors, once there is one. An exception is left set. */
 static void
 find_flag(void)
 {
     PyObject *dict = find_module("torch._dynamo.utils");
-    if (control.flags == NULL || dict == NULL || PyDict_GetItemString(dict, "_error_on_graph_break") == NULL) {
+    if (control.flags == NULL || dict == NULL ||
+        PyDict_GetItemWithError(dict, MG_STRING("_error_on_graph_break")) == NULL) {
         return;
     }
     PyObject *pair = Py_BuildValue("(Os)", dict, "_error_on_graph_break");
-    if (pair == NULL || PyList_Append(control.flags, pair) < 0) {
-        PyErr_Clear();
+    if (pair != NULL) {
+        (void)PyList_Append(control.flags, pair);
     }
     Py_XDECREF(pair);
 }
@@ -108,25 +112,27 @@ mg_control_begin(void)
 {
     if (control.refresh != NULL) {
         PyObject *result = mg_aside_call(control.refresh, NULL, 0);
-        if (result == NULL && !PyErr_ExceptionMatches(PyExc_Exception)) { /* an interrupt is its caller's */
-            return MG_ERR;
+        if (result == NULL && (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))) {
+            return MG_ERR; /* an interrupt is its caller's */
         }
-        PyErr_Clear();
+        mg_error_clear();
         Py_XDECREF(result);
     }
     override();
     if (control.rules == NULL) {
         control.rules = Py_XNewRef(find_module("torch._dynamo.trace_rules"));
         if (control.rules == NULL) {
-            return MG_OK;
+            return PyErr_Occurred() ? MG_ERR : MG_OK;
         }
     }
     if (control.flags != NULL && PyList_GET_SIZE(control.flags) < 2) {
         find_flag();
     }
-    Py_XSETREF(control.allowed, find_ids("_allowed_callable_ids"));
-    Py_XSETREF(control.refused, find_ids("_disallowed_callable_ids"));
-    Py_XSETREF(control.leaves, find_ids("_leaf_function_ids"));
+    if (PyErr_Occurred() || find_ids("_allowed_callable_ids", &control.allowed) < 0 ||
+        find_ids("_disallowed_callable_ids", &control.refused) < 0 ||
+        find_ids("_leaf_function_ids", &control.leaves) < 0) {
+        return MG_ERR;
+    }
     override();
     return MG_OK;
 }
@@ -142,7 +148,7 @@ has_id(PyObject *ids, PyObject *object)
     int found = id == NULL ? -1 : PySet_Contains(ids, id);
     Py_XDECREF(id);
     if (found < 0) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     return found > 0;
 }
@@ -155,7 +161,7 @@ mg_control_override(PyObject *callable, PyObject **other)
         if (*other != NULL) {
             return MG_MARK_REPLACED;
         }
-        PyErr_Clear();
+        mg_error_clear();
     }
     return has_id(control.refused, callable) ? MG_MARK_SKIPPED : MG_MARK_NONE;
 }
@@ -183,7 +189,7 @@ has_attribute(PyObject *dict, PyObject *name, PyObject **value)
 {
     PyObject *found = name == NULL ? NULL : PyDict_GetItemWithError(dict, name);
     if (found == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
         return 0;
     }
     if (value != NULL) {
@@ -215,7 +221,7 @@ mg_control_spared(PyFunctionObject *function)
     PyObject *recursive =
         dict == NULL ? NULL : PyDict_GetItemWithError(dict, MG_STRING("_torchdynamo_disable_recursive"));
     if (recursive != Py_False) {
-        PyErr_Clear();
+        mg_error_clear();
         return NULL;
     }
     if (!is_own_wrapper((PyObject *)function, dict) ||
@@ -244,7 +250,7 @@ mark_of_attributes(PyObject *function, PyObject *dict, PyObject **other)
         PyLong_Check(id) && PyLong_AsVoidPtr(id) == (void *)function) {
         return PyUnicode_CompareWithASCIIString(name, "record") == 0 ? MG_MARK_RECORDED : MG_MARK_SKIPPED;
     }
-    PyErr_Clear();
+    mg_error_clear();
     if (has_attribute(dict, MG_STRING("__torch_dynamo_polyfill__"), other)) {
         return MG_MARK_REPLACED;
     }
@@ -369,17 +375,17 @@ mg_control_text(PyObject *callable)
     mg_aside_begin(&aside);
     PyObject *name = plain_attribute(callable, "__qualname__");
     if (name == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
         name = plain_attribute(callable, "__name__"); /* torch's operators have no other */
     }
     PyObject *module = name == NULL ? NULL : plain_attribute(callable, "__module__");
     PyObject *text = NULL, *reason = NULL;
     if (name != NULL && PyUnicode_Check(name) && Py_IS_TYPE(callable, &PyMethodDescr_Type)) {
-        PyErr_Clear();
+        mg_error_clear();
         text = Py_NewRef(name);
     }
     else if (module == NULL || !PyUnicode_Check(name) || !PyUnicode_Check(module)) {
-        PyErr_Clear();
+        mg_error_clear();
         text = mg_text_of(callable);
     }
     else {
@@ -398,13 +404,14 @@ mg_control_text(PyObject *callable)
 
 /* ---- breaks that are errors ---- */
 
-/* What captured code sees at dict[key]; what it has not written is guarded. Borrowed; NULL without an exception. */
+/* What captured code sees at dict[key]; what it has not written is guarded. Borrowed; NULL, without an exception if there
+ * is nothing. */
 static PyObject *
 read_flag(MgCapture *capture, PyObject *dict, PyObject *key)
 {
     MgRecord *record = mg_world_record(capture, dict);
     PyObject *held = record == NULL || record->held == NULL ? NULL : PyDict_GetItemWithError(record->held, key);
-    if (held != NULL) {
+    if (held != NULL || PyErr_Occurred()) {
         return held == mg_capture_deleted ? NULL : held;
     }
     PyObject *value = PyDict_GetItemWithError(dict, key);
@@ -412,10 +419,9 @@ read_flag(MgCapture *capture, PyObject *dict, PyObject *key)
         MgSource *base = mg_source_get(&capture->sources, MG_SOURCE_CONST, NULL, dict, 0);
         MgSource *source = base == NULL ? NULL : mg_source_get(&capture->sources, MG_SOURCE_DICT_ITEM, base, key, 0);
         if (source == NULL || mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value) < 0) {
-            PyErr_Clear();
+            return NULL;
         }
     }
-    PyErr_Clear();
     return value;
 }
 
@@ -429,6 +435,12 @@ mg_control_error_on_break(MgCapture *capture)
         PyObject *pair = PyList_GET_ITEM(control.flags, i);
         PyObject *value = read_flag(capture, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
         strict = strict || value == Py_True;
+        if (PyErr_Occurred()) {
+            Py_XDECREF(type);
+            Py_XDECREF(error);
+            Py_XDECREF(traceback);
+            return -1;
+        }
     }
     PyErr_Restore(type, error, traceback);
     return strict;

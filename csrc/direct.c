@@ -197,7 +197,7 @@ mg_direct_find(const MgNode *node, MgDirect *direct)
     direct->number = -1;
     if (torch.state == 0) {
         torch.state = find_all();
-        PyErr_Clear();
+        mg_error_clear();
     }
     if (torch.state <= 0 || PyTuple_GET_SIZE(node->args) != 2 ||
         (node->kwargs != NULL && PyDict_GET_SIZE(node->kwargs) > 0)) {
@@ -265,7 +265,7 @@ constant_of(MgDirect *direct, PyObject *tensor, int32_t dtype)
             PyObject *args[] = {value, mg_torch_dtype_object(tensor, dtype), device};
             made = args[1] == NULL ? NULL : PyObject_Vectorcall(function, args, 1, keywords);
         }
-        PyErr_Clear();
+        mg_error_clear();
         Py_XDECREF(module);
         Py_XDECREF(function);
         Py_XDECREF(keywords);
@@ -339,7 +339,7 @@ mg_direct_call(MgDirect *direct, PyObject *const *args)
     PyObject *tensor = torch.wrap(result);
     torch.free_handle(result);
     if (tensor == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     else {
         torch.calls++;

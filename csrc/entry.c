@@ -1203,9 +1203,12 @@ restore_state(const MgEntry *entry)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+    int reserve = 0;
+    mg_reserve_use(&reserve);
     if (mg_rules_apply_state(entry->guards.state) < 0 || mg_answer_undo(entry->settings) < 0) {
         PyErr_Clear();
     }
+    mg_reserve_close(reserve);
     PyErr_Restore(type, value, traceback);
 }
 

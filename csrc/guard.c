@@ -34,7 +34,7 @@ is_needless(Known *known, const MgGuard *guard)
             return 1;
         }
         if (first == NULL && mg_table_set(&known->pairs, guard->source, key, (void *)guard) < 0) {
-            PyErr_Clear();
+            mg_error_clear();
         }
     }
     if (guard->kind ==
@@ -784,7 +784,7 @@ found_text(const MgCheck *check, PyObject *found)
         case MG_GUARD_TENSOR: {
             MgMeta *meta = mg_torch_is_tensor(found) ? mg_meta_of_tensor(found) : NULL;
             if (meta == NULL) {
-                PyErr_Clear();
+                mg_error_clear();
                 return NULL;
             }
             result = PyUnicode_FromFormat("it is %S on %S, size %S, stride %S, requires_grad=%s", meta->dtype,

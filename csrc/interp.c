@@ -1429,8 +1429,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         PyObject *function = make_function(frame, function_code, oparg, &sp);
         Py_DECREF(function_code);
         ERROR_IF(function == NULL);
-        ERROR_IF(capture != NULL && mg_trace_new_function(capture, function) < 0);
         PUSH(function);
+        ERROR_IF(capture != NULL && mg_trace_new_function(capture, function) < 0);
         DISPATCH();
     }
 

@@ -59,7 +59,7 @@ dispatch_keys(PyObject *tensor)
     if (number != NULL) {
         keys = PyLong_AsUnsignedLongLongMask(number);
     }
-    PyErr_Clear();
+    mg_error_clear();
     Py_XDECREF(core);
     Py_XDECREF(set);
     Py_XDECREF(number);
@@ -104,7 +104,7 @@ find_sizes(void)
             }
         }
     }
-    PyErr_Clear();
+    mg_error_clear();
     Py_XDECREF(sizes);
     Py_XDECREF(tensor);
     return found;
@@ -147,7 +147,7 @@ check_rest(void)
             good = seen[i][0] != seen[k][0] || seen[i][1] != seen[k][1];
         }
     }
-    PyErr_Clear();
+    mg_error_clear();
     Py_XDECREF(torch);
     return good;
 }
@@ -330,7 +330,7 @@ find_places(void)
         }
         Py_XDECREF(tensor);
     }
-    PyErr_Clear();
+    mg_error_clear();
     Py_XDECREF(sizes);
 }
 
@@ -451,7 +451,7 @@ find_state(PyObject *torch, PyObject *core)
         Py_XDECREF(result);
         cxx.known = good;
     }
-    PyErr_Clear();
+    mg_error_clear();
 }
 
 /* Enters a context manager torch.<name>(value). New, or NULL. */
@@ -471,7 +471,7 @@ static void
 leave(PyObject *mode)
 {
     PyObject *result = PyObject_CallMethod(mode, "__exit__", "OOO", Py_None, Py_None, Py_None);
-    PyErr_Clear();
+    mg_error_clear();
     Py_XDECREF(result);
     Py_DECREF(mode);
 }
@@ -492,7 +492,7 @@ mg_layout_find(void)
             leave(outer);
         }
     }
-    PyErr_Clear();
+    mg_error_clear();
     Py_XDECREF(torch);
     Py_XDECREF(core);
 }

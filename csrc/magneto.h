@@ -18,21 +18,19 @@
 #define MG_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MG_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* An interned string that lives as long as the process; `slot` is a static that starts as NULL. */
-static inline PyObject *
-mg_static_string(PyObject **slot, const char *text)
-{
-    if (MG_UNLIKELY(*slot == NULL)) {
-        *slot = PyUnicode_InternFromString(text);
-    }
-    return *slot;
-}
+/* An interned string that lives as long as the process: all of them lie in one section, and are made at the start. */
+typedef struct {
+    PyObject *object; /* strong */
+    const char *text;
+} MgString;
 
-/* A borrowed interned string, made on first use. May be NULL with an exception set. */
-#define MG_STRING(text)                           \
-    (__extension__({                              \
-        static PyObject *mg_slot_;                \
-        mg_static_string(&mg_slot_, text);        \
+int mg_strings_ready(void); /* makes them; MG_OK or MG_ERR */
+
+/* A borrowed interned string; never NULL. */
+#define MG_STRING(chars)                                                                                \
+    (__extension__({                                                                                    \
+        static MgString mg_string_ __attribute__((section("mg_strings"), used)) = {NULL, chars};        \
+        mg_string_.object;                                                                              \
     }))
 
 /* 1 for the one weak reference of an object that has no callback and is of no class of the program's. */
@@ -41,6 +39,13 @@ mg_weakref_is_plain(PyObject *object)
 {
     return PyWeakref_CheckRefExact(object) && ((PyWeakReference *)object)->wr_callback == NULL;
 }
+
+/* What a dict has for a text. Borrowed; NULL without an exception if there is nothing. */
+PyObject *mg_dict_get(PyObject *dict, const char *text);
+
+/* Clears an exception that means no more than "no" to the caller. If there was no memory, or an interrupt came, a capture
+ * that is under way has taken that for an answer: it is aborted before the next instruction. */
+void mg_error_clear(void);
 
 /* A collection runs any code, such as finalizers of strangers. None runs between these two, which nest, in all threads. */
 int mg_collections_init(void);

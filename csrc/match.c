@@ -67,7 +67,7 @@ take_attribute(PyObject *subject, PyObject *type, PyObject *name, PyObject *seen
         if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
             return -1;
         }
-        PyErr_Clear();
+        mg_error_clear();
         return 0;
     }
     int result = PyList_Append(found, value);
@@ -91,7 +91,7 @@ take_positional(PyObject *subject, PyObject *type, Py_ssize_t count, PyObject *s
         }
     }
     else if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
+        mg_error_clear();
         itself = PyType_HasFeature((PyTypeObject *)type, _Py_TPFLAGS_MATCH_SELF);
     }
     else {

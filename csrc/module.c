@@ -374,6 +374,30 @@ core_reasons(PyObject *module, PyObject *unused)
     return dict;
 }
 
+/* The linker knows where a section lies. */
+extern MgString __start_mg_strings[] __attribute__((visibility("hidden")));
+extern MgString __stop_mg_strings[] __attribute__((visibility("hidden")));
+
+int
+mg_strings_ready(void)
+{
+    for (MgString *string = __start_mg_strings; string < __stop_mg_strings; string++) {
+        string->object = PyUnicode_InternFromString(string->text);
+        if (string->object == NULL) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
+PyObject *
+mg_dict_get(PyObject *dict, const char *text)
+{
+    PyObject *key = PyUnicode_InternFromString(text);
+    PyObject *value = key == NULL ? NULL : PyDict_GetItemWithError(dict, key);
+    Py_XDECREF(key);
+    return value;
+}
 PyDoc_STRVAR(clear_frames_doc, "clear_frames(error, /)\n--\n\n"
                                "Empty the frames of torch's and magneto's code in the traceback of an exception.");
 
@@ -417,7 +441,7 @@ core_exec(PyObject *module)
         PyErr_Format(PyExc_ImportError, "magneto was built for Python %d.%d", PY_MAJOR_VERSION, PY_MINOR_VERSION);
         return MG_ERR;
     }
-    if (mg_hook_init() < 0 || mg_collections_init() < 0) {
+    if (mg_strings_ready() < 0 || mg_hook_init() < 0 || mg_collections_init() < 0) {
         return MG_ERR;
     }
     if (mg_twin_types_ready() < 0 || mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 ||

@@ -28,7 +28,7 @@ lookup(PyObject *namespace, PyObject *name, PyObject **result)
     if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
         return -1;
     }
-    PyErr_Clear();
+    mg_error_clear();
     return 0;
 }
 
@@ -220,7 +220,7 @@ import_from_error(PyObject *module, PyObject *module_name, PyObject *name)
     PyObject *message;
     if (path == NULL || !PyUnicode_Check(path)) {
         Py_CLEAR(path);
-        PyErr_Clear();
+        mg_error_clear();
         message = PyUnicode_FromFormat("cannot import name %R from %R (unknown location)", name, shown);
     }
     else {
@@ -231,7 +231,7 @@ import_from_error(PyObject *module, PyObject *module_name, PyObject *name)
                   "(%S)"
                 : "cannot import name %R from %R (%S)";
         Py_XDECREF(spec);
-        PyErr_Clear();
+        mg_error_clear();
         message = PyUnicode_FromFormat(format, name, shown, path);
     }
     if (message != NULL) {
@@ -255,7 +255,7 @@ mg_ops_import_from(PyObject *module, PyObject *name)
         if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
             return NULL;
         }
-        PyErr_Clear();
+        mg_error_clear();
     }
     else if (PyUnicode_Check(module_name)) {
         PyObject *full_name = PyUnicode_FromFormat("%U.%U", module_name, name);
@@ -353,7 +353,7 @@ mg_ops_import_star(PyThreadState *tstate, MgFrame *frame, PyObject *module)
         PyObject *name = PySequence_GetItem(names, position);
         if (name == NULL) {
             if (PyErr_ExceptionMatches(PyExc_IndexError)) {
-                PyErr_Clear();
+                mg_error_clear();
             }
             else {
                 result = MG_ERR;
@@ -452,7 +452,7 @@ static void
 star_star_error(PyObject *callable, PyObject *mapping)
 {
     if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
+        mg_error_clear();
         PyObject *shown = _PyObject_FunctionStr(callable);
         if (shown != NULL) {
             PyErr_Format(PyExc_TypeError, "%U argument after ** must be a mapping, not %.200s", shown,
@@ -467,7 +467,7 @@ star_star_error(PyObject *callable, PyObject *mapping)
             PyErr_Restore(type, value, traceback);
             return;
         }
-        PyErr_Clear();
+        mg_error_clear();
         PyObject *shown = _PyObject_FunctionStr(callable);
         if (shown != NULL) {
             PyErr_Format(PyExc_TypeError, "%U got multiple values for keyword argument '%S'", shown,
@@ -505,7 +505,7 @@ mg_ops_call_ex(PyObject *callable, PyObject *positional, PyObject *keywords)
     }
     else {
         if (Py_TYPE(positional)->tp_iter == NULL && !PySequence_Check(positional)) {
-            PyErr_Clear();
+            mg_error_clear();
             PyObject *shown = _PyObject_FunctionStr(callable);
             if (shown != NULL) {
                 PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", shown,
@@ -535,7 +535,7 @@ mg_ops_list_extend(PyObject *list, PyObject *iterable)
         return MG_OK;
     }
     if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == NULL && !PySequence_Check(iterable)) {
-        PyErr_Clear();
+        mg_error_clear();
         PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s", Py_TYPE(iterable)->tp_name);
     }
     return MG_ERR;

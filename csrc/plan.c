@@ -499,8 +499,8 @@ add_dict_iterator(MgPlanner *planner, PyObject *value, PyObject *dict, Py_ssize_
     const char *name = Py_IS_TYPE(value, &PyDictIterKey_Type)     ? "keys"
                        : Py_IS_TYPE(value, &PyDictIterValue_Type) ? "values"
                                                                   : "items";
-    PyObject *method = PyDict_GetItemString(PyDict_Type.tp_dict, name);
-    int node = add_compound(planner, value, MG_PLAN_DICT_ITERATOR, method, 1);
+    PyObject *method = mg_dict_get(PyDict_Type.tp_dict, name);
+    int node = method == NULL ? -1 : add_compound(planner, value, MG_PLAN_DICT_ITERATOR, method, 1);
     if (node < 0 || set_part(planner, node, 0, dict) < 0) {
         return -1;
     }
@@ -744,9 +744,11 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     if (type == &PyDictKeys_Type || type == &PyDictValues_Type || type == &PyDictItems_Type) {
         const char *name = type == &PyDictKeys_Type ? "keys" : type == &PyDictValues_Type ? "values" : "items";
         PyObject *dict = (PyObject *)((_PyDictViewObject *)value)->dv_dict;
-        return Py_IS_TYPE(dict, &PyDict_Type)
-                   ? add_call(planner, value, PyDict_GetItemString(PyDict_Type.tp_dict, name), dict)
-                   : refuse(planner, value);
+        if (!Py_IS_TYPE(dict, &PyDict_Type)) {
+            return refuse(planner, value);
+        }
+        PyObject *method = mg_dict_get(PyDict_Type.tp_dict, name);
+        return method == NULL ? -1 : add_call(planner, value, method, dict);
     }
     if (type == &PySet_Type || type == &PyFrozenSet_Type) {
         return add_set(planner, value);
@@ -958,8 +960,7 @@ build_fresh(Build *context, int index)
         case MG_PLAN_NUMBER: {
             PyObject *output = context->outputs[node->index];
             if (mg_torch_is_tensor(output)) {
-                PyObject *name = MG_STRING("item");
-                return *slot = name == NULL ? NULL : PyObject_CallMethodNoArgs(output, name);
+                return *slot = PyObject_CallMethodNoArgs(output, MG_STRING("item"));
             }
             int truth = PyObject_IsTrue(output);
             return *slot = truth < 0 ? NULL : PyBool_FromLong(truth);

@@ -137,7 +137,7 @@ is_plain_method(PyObject *method)
         PyObject *inner = PyObject_GetAttrString(method, "__func__");
         int plain = inner != NULL && is_plain_method(inner);
         Py_XDECREF(inner);
-        PyErr_Clear();
+        mg_error_clear();
         return plain;
     }
     if (kind == &PyInstanceMethod_Type) { /* what pybind11 makes of C functions */

@@ -71,10 +71,14 @@ mg_record_init(PyObject *function)
 
 /* ---- nodes ---- */
 
-/* A new node at the end of the recording. Its index, or -1. */
+/* A new node at the end of the recording, of which it takes the references, on an error too. Its index, or -1. */
 static int
 add_node(MgCapture *capture, MgNode node)
 {
+    if (node.stack == NULL && PyErr_Occurred()) { /* there was no memory for that */
+        mg_node_clear(&node);
+        return -1;
+    }
     if (MG_UNLIKELY(capture->node_count + 1 == capture->stop_node)) {
         mg_node_clear(&node);
         capture->is_exact = 1;
@@ -85,6 +89,7 @@ add_node(MgCapture *capture, MgNode node)
         int room = capture->node_room == 0 ? 256 : capture->node_room * 2;
         MgNode *nodes = PyMem_Realloc(capture->nodes, sizeof(MgNode) * (size_t)room);
         if (nodes == NULL) {
+            mg_node_clear(&node);
             PyErr_NoMemory();
             return -1;
         }
@@ -486,14 +491,14 @@ is_torchs(PyObject *target)
     PyTypeObject *type = Py_TYPE(target);
     PyObject *module = PyFunction_Check(target) ? ((PyFunctionObject *)target)->func_module : NULL;
     if (module == NULL && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_dict != NULL) {
-        module = PyDict_GetItemString(type->tp_dict, "__module__");
+        module = PyDict_GetItemWithError(type->tp_dict, MG_STRING("__module__"));
     }
     if (module == NULL || !PyUnicode_Check(module)) {
         return !PyFunction_Check(target);
     }
     const char *name = PyUnicode_AsUTF8(module);
     if (name == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
         return 0;
     }
     return strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
@@ -509,7 +514,7 @@ begins_with(PyObject *name, const char *const *beginnings)
             return 1;
         }
     }
-    PyErr_Clear();
+    mg_error_clear();
     return 0;
 }
 
@@ -532,7 +537,7 @@ target_name(const MgNode *node, PyObject **name)
     PyObject *target = node->target;
     *name = PyUnicode_Check(target) ? Py_NewRef(target) : mg_aside_getattr(target, MG_STRING("__name__"));
     const char *text = *name == NULL || !PyUnicode_Check(*name) ? NULL : PyUnicode_AsUTF8(*name);
-    PyErr_Clear();
+    mg_error_clear();
     return text;
 }
 
@@ -546,11 +551,11 @@ is_own_target(PyObject *target)
         return 1;
     }
     PyObject *module = mg_aside_getattr(target, MG_STRING("__module__"));
-    PyErr_Clear();
+    mg_error_clear();
     PyObject *space = mg_aside_getattr(target, MG_STRING("namespace")); /* of an overload */
-    PyErr_Clear();
+    mg_error_clear();
     PyObject *whole = mg_aside_getattr(target, MG_STRING("_qualified_op_name")); /* of all overloads of an operator */
-    PyErr_Clear();
+    mg_error_clear();
     int good = is_torchs(target) && (module == NULL || module == Py_None || begins_with(module, modules)) &&
                (space == NULL || begins_with(space, spaces)) && (whole == NULL || begins_with(whole, spaces));
     Py_XDECREF(module);
@@ -582,7 +587,7 @@ mg_record_is_repeatable(const MgNode *node)
                !holds_one_of(text, writes) && is_own_target(node->target);
     good = good && (node->kwargs == NULL || PyDict_GetItemString(node->kwargs, "out") == NULL);
     Py_XDECREF(name);
-    PyErr_Clear();
+    mg_error_clear();
     return good;
 }
 
@@ -852,7 +857,7 @@ wrap_result(Wrapping *wrapping, PyObject *result, int node)
     if (items != NULL && PyTuple_Check(result) && Py_TYPE(result) != &PyTuple_Type) {  /* torch.return_types.max */
         PyObject *make = PyObject_GetAttrString((PyObject *)Py_TYPE(result), "_make"); /* of a named tuple */
         if (make == NULL) {
-            PyErr_Clear();
+            mg_error_clear();
         }
         PyObject *made = PyObject_CallOneArg(make == NULL ? (PyObject *)Py_TYPE(result) : make, items);
         Py_XDECREF(make);
@@ -1111,14 +1116,14 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
                PyObject *kwnames)
 {
     PyObject *result = NULL, *mapped_args = NULL, *mapped_kwargs = NULL;
-    Mapping mapping = {.capture = capture, .key = PyList_New(0), .twins = PyList_New(0)};
-    PyObject *state = mg_rules_state_key();
-    PyObject *names = name_size(kind, &target, args, &count, kwnames);
+    Mapping mapping = {.capture = capture, .key = PyList_New(0)};
+    mapping.twins = mapping.key == NULL ? NULL : PyList_New(0);
+    PyObject *state = mapping.twins == NULL ? NULL : mg_rules_state_key();
+    PyObject *names = state == NULL ? NULL : name_size(kind, &target, args, &count, kwnames);
     kwnames = names == Py_None ? NULL : names;
     mapping.infers = infers_dtype(kind, target, kwnames);
     mapping.stores = kind == MG_NODE_FUNCTION && is_named(target, "setitem");
-    if (names == NULL || mapping.key == NULL || mapping.twins == NULL || state == NULL ||
-        mg_tensor_class_check(capture, target, args, count) < 0 || key_add(&mapping, target) < 0 ||
+    if (names == NULL || mg_tensor_class_check(capture, target, args, count) < 0 || key_add(&mapping, target) < 0 ||
         key_add(&mapping, state) < 0 ||
         map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0 ||
         check_gradless(capture, mapping.twins) < 0 || mg_shape_add_settings(target, mapping.key) < 0) {
@@ -1197,6 +1202,7 @@ mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_
     MgAside aside;
     mg_aside_begin(&aside);
     PyObject *before = mg_rules_read_state();
+    Py_CLEAR(capture->state); /* it may be another from here on, whatever comes of the rest */
     PyObject *result = before == NULL ? NULL : PyObject_Vectorcall(target, args, (size_t)count, NULL);
     PyObject *after = result == NULL ? NULL : mg_rules_read_state();
     int same = after == NULL ? -1 : PyObject_RichCompareBool(before, after, Py_EQ);
@@ -1713,7 +1719,7 @@ mg_record_torch_function(PyObject *const *args, Py_ssize_t count)
     /* a getter or setter of an attribute: the bound __get__ or __set__ of its descriptor */
     PyObject *self = mg_aside_getattr(function, MG_STRING("__self__"));
     if (self == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     else if (Py_IS_TYPE(self, &PyGetSetDescr_Type) || Py_IS_TYPE(self, &PyProperty_Type)) {
         PyObject *result = NULL;

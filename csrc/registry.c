@@ -40,7 +40,7 @@ mg_registry_is_token(PyObject *function)
 {
     PyObject *token = find_token();
     if (token == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     return function == token;
 }
@@ -107,7 +107,7 @@ has_hook(PyTypeObject *abc)
     int is_known = function != NULL && PyFunction_Check(function) &&
                    mg_place_of((PyCodeObject *)PyFunction_GET_CODE(function)) != MG_PLACE_USER;
     Py_XDECREF(function);
-    PyErr_Clear();
+    mg_error_clear();
     return !is_known;
 }
 
@@ -162,7 +162,7 @@ note_each(const Asked *asked, PyObject *classes)
     }
     if (!PyType_Check(classes)) { /* a union, say */
         PyObject *parts = mg_aside_getattr(classes, MG_STRING("__args__"));
-        PyErr_Clear();
+        mg_error_clear();
         int answer = parts != NULL && PyTuple_Check(parts) ? note_each(asked, parts) : -1;
         Py_XDECREF(parts);
         asked->capture->registry_read |= answer < 0 && !PyErr_Occurred();
@@ -219,7 +219,7 @@ mg_registry_is_same(PyObject *registered)
     while (same && PyDict_Next(registered, &position, &pair, &expected)) {
         int answer = PyObject_IsSubclass(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
         if (answer < 0) { /* it is for the program to raise that, if it asks */
-            PyErr_Clear();
+            mg_error_clear();
         }
         same = answer == (expected == Py_True);
     }

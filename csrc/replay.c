@@ -383,7 +383,7 @@ leave_managers(MgEntry *entry, int node, PyObject **values)
             int begun;
             PyObject *left = execute(&entry->nodes[i], &entry->operations[i], values, &begun);
             Py_XDECREF(left);
-            PyErr_Clear();
+            mg_error_clear();
         }
     }
     PyErr_Restore(type, value, traceback);
@@ -464,7 +464,7 @@ mg_replay_run(MgEntry *entry, PyObject **inputs, PyObject **outputs, MgFailure *
     if (MG_UNLIKELY(!entry->is_proven) && result == MG_OK) {
         entry->is_proven = 1;
         if (plan_deaths(entry) < 0) {
-            PyErr_Clear(); /* values live longer than they must */
+            mg_error_clear(); /* values live longer than they must */
         }
     }
     return result;

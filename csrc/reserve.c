@@ -29,6 +29,16 @@ mg_reserve_open(int *opened)
         return 0;
     }
     PyErr_Clear();
+    mg_reserve_use(opened);
+    return 1;
+}
+
+void
+mg_reserve_use(int *opened)
+{
+    if (*opened) {
+        return;
+    }
     *opened = 1;
     users++;
     if (kept != NULL) {
@@ -36,7 +46,6 @@ mg_reserve_open(int *opened)
         kept = NULL;
     }
     MG_STARVE_PAUSE();
-    return 1;
 }
 
 void

@@ -16,6 +16,7 @@
 #include "protocol.h"
 #include "record.h"
 #include "recover.h"
+#include "reserve.h"
 #include "registry.h"
 #include "route.h"
 #include "stance.h"
@@ -250,7 +251,7 @@ in_set(PyObject *set, PyObject *name)
 {
     int found = set == NULL || name == NULL || !PyUnicode_CheckExact(name) ? 0 : PySet_Contains(set, name);
     if (found < 0) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     return found > 0;
 }
@@ -419,7 +420,7 @@ mg_rules_is_plain_state(PyObject *state)
         if (words != Py_None && PyTuple_GET_SIZE(words) == 1) { /* only this value has a word */
             int same = PyObject_RichCompareBool(PyTuple_GET_ITEM(words, 0), PyTuple_GET_ITEM(state, i), Py_EQ);
             if (same <= 0) {
-                PyErr_Clear();
+                mg_error_clear();
                 return 0;
             }
         }
@@ -437,8 +438,10 @@ mg_rules_restore_state(MgCapture *capture)
     }
     MgAside aside;
     mg_aside_begin(&aside);
+    int reserve = 0;
+    mg_reserve_use(&reserve);
     if (set && mg_answer_undo(capture->settings) < 0) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     while (capture->managers != NULL && PyList_GET_SIZE(capture->managers) > 0) { /* left open by an abort */
         Py_ssize_t last = PyList_GET_SIZE(capture->managers) - 1;
@@ -447,11 +450,12 @@ mg_rules_restore_state(MgCapture *capture)
         Py_DECREF(item);
         Py_XDECREF(left);
         if (left == NULL || PyList_SetSlice(capture->managers, last, last + 1, NULL) < 0) {
-            PyErr_Clear();
+            mg_error_clear();
             Py_CLEAR(capture->managers);
         }
     }
     int status = mg_rules_apply_state(capture->entry_state);
+    mg_reserve_close(reserve);
     mg_aside_end(&aside);
     return status;
 }
@@ -570,7 +574,7 @@ hashes_tensor(PyObject *value)
         PyObject *function = PyObject_GetAttrString((PyObject *)mg_torch.tensor, "__hash__");
         code = function != NULL && PyFunction_Check(function) ? Py_NewRef(PyFunction_GET_CODE(function)) : NULL;
         Py_XDECREF(function);
-        PyErr_Clear();
+        mg_error_clear();
     }
     return code != NULL && (PyObject *)PyThreadState_Get()->cframe->current_frame->f_code == code;
 }
@@ -603,7 +607,9 @@ holds_inside(MgCapture *capture, PyObject *value, int hashed)
             found = tells_inside(capture, PySequence_Fast_ITEMS(value)[i], hashed);
         }
     }
+    MG_STARVE_PAUSE(); /* CPython leaves the object on its list if there is no memory to make that shorter */
     Py_ReprLeave(value);
+    MG_STARVE_RESUME();
     mg_depth_leave(capture);
     return found;
 }
@@ -871,7 +877,7 @@ do_getattr(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
     PyObject *result = mg_world_getattr(capture, args[0], name);
     Py_DECREF(name);
     if (result == NULL && count == 3 && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
+        mg_error_clear();
         return Py_NewRef(args[2]);
     }
     return result;
@@ -886,7 +892,7 @@ do_hasattr(MgCapture *capture, PyObject *const *args)
         Py_RETURN_TRUE;
     }
     if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
+        mg_error_clear();
         Py_RETURN_FALSE;
     }
     return NULL;
@@ -977,6 +983,21 @@ note_state(MgCapture *capture, PyObject *manager, PyObject *notes, PyObject *arg
     return result;
 }
 
+/* Leaves a context in any case; an exception that is set stays. */
+static void
+leave_manager(PyObject *exit, PyObject *context)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int reserve = 0;
+    mg_reserve_use(&reserve);
+    PyObject *left = PyObject_CallOneArg(exit, context);
+    mg_reserve_close(reserve);
+    Py_XDECREF(left);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+}
+
 /* manager.__enter__(): autocast, inference_mode. Recorded as TorchDynamo does, and really done. */
 static PyObject *
 do_enter(MgCapture *capture, PyObject *callable, PyObject *manager)
@@ -1017,6 +1038,9 @@ do_enter(MgCapture *capture, PyObject *callable, PyObject *manager)
         item = Py_BuildValue("(OOiO)", manager, context, node, PyTuple_GET_ITEM(parts, 1));
     }
     int result = item == NULL ? MG_ERR : PyList_Append(capture->managers, item);
+    if (result < 0 && context != NULL) { /* nobody knows that it was entered */
+        leave_manager(PyTuple_GET_ITEM(parts, 1), context);
+    }
     Py_XDECREF(item);
     Py_XDECREF(context);
     Py_XDECREF(args);
@@ -1038,8 +1062,13 @@ do_exit(MgCapture *capture, PyObject *manager)
     PyObject *context = PyTuple_GET_ITEM(item, 1);
     PyObject *result = mg_aside_call(exit, &context, 1);
     Py_CLEAR(capture->state);
-    if (result == NULL || PyList_SetSlice(capture->managers, last, last + 1, NULL) < 0 ||
-        mg_record_exit(capture, exit, (int)PyLong_AsLong(PyTuple_GET_ITEM(item, 2))) < 0) {
+    int reserve = 0;
+    if (result != NULL && PyList_SetSlice(capture->managers, last, last + 1, NULL) < 0 &&
+        (!mg_reserve_open(&reserve) || PyList_SetSlice(capture->managers, last, last + 1, NULL) < 0)) {
+        Py_CLEAR(result);
+    }
+    mg_reserve_close(reserve);
+    if (result == NULL || mg_record_exit(capture, exit, (int)PyLong_AsLong(PyTuple_GET_ITEM(item, 2))) < 0) {
         Py_CLEAR(result);
     }
     Py_DECREF(item);
@@ -1574,7 +1603,7 @@ call_arithmetic(MgCapture *capture, PyObject *callable, PyObject *const *args, P
             return result;
         }
     }
-    PyErr_Clear();
+    mg_error_clear();
     Py_XDECREF(result);
     return unknown_call(capture, callable);
 }
@@ -1618,7 +1647,7 @@ mg_rules_watched(PyObject *function)
     PyObject *other;
     int mark = mg_control_mark(function, &other);
     if (mark < 0) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     return mark < 0 ? MG_MARK_SKIPPED : mark;
 }

@@ -20,21 +20,19 @@ kind_of(const setentry *entry)
     return entry->key == NULL ? EMPTY : entry->key == _PySet_Dummy ? DUMMY : ITEM;
 }
 
-/* Gives an empty set a table of empty slots. MG_OK or MG_ERR. */
+/* Gives a set a table of empty slots. MG_OK, or MG_ERR, and the set is as it was. */
 static int
 make_room(PySetObject *set, Py_ssize_t mask)
 {
-    if (set->table != set->smalltable || set->fill != 0) {
-        if (PySet_Clear((PyObject *)set) < 0) {
-            return MG_ERR;
-        }
+    setentry *table = mask < PySet_MINSIZE ? NULL : PyMem_Calloc((size_t)mask + 1, sizeof(setentry));
+    if (table == NULL && mask >= PySet_MINSIZE) {
+        PyErr_NoMemory();
+        return MG_ERR;
     }
-    if (mask >= PySet_MINSIZE) {
-        setentry *table = PyMem_Calloc((size_t)mask + 1, sizeof(setentry));
-        if (table == NULL) {
-            PyErr_NoMemory();
-            return MG_ERR;
-        }
+    if (set->table != set->smalltable || set->fill != 0) {
+        PySet_Clear((PyObject *)set); /* never fails */
+    }
+    if (table != NULL) {
         set->table = table;
         set->mask = mask;
     }
@@ -168,7 +166,7 @@ take_table(PyObject *object, PyObject *content)
 {
     PySetObject *set = (PySetObject *)object, *from = (PySetObject *)content;
     PyObject *old = mg_set_copy(&PySet_Type, object); /* what goes must not go in between */
-    if (old == NULL || PySet_Clear(object) < 0 || mg_set_copy_into(object, content) < 0) {
+    if (old == NULL || mg_set_copy_into(object, content) < 0) {
         Py_XDECREF(old);
         return MG_ERR;
     }

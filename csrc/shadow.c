@@ -173,7 +173,7 @@ mg_shadow_init(void)
     if (mg_deque_type == NULL || mg_defaultdict_type == NULL || mg_namespace_type == NULL) {
         return MG_ERR;
     }
-    PyObject *factory = PyDict_GetItemString(mg_defaultdict_type->tp_dict, "default_factory");
+    PyObject *factory = mg_dict_get(mg_defaultdict_type->tp_dict, "default_factory");
     if (factory == NULL || !Py_IS_TYPE(factory, &PyMemberDescr_Type) || !layouts_hold()) {
         if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_ImportError,
@@ -241,7 +241,7 @@ mg_shadow_tuple(PyTypeObject *type, PyObject *items)
 static int
 call_base(PyTypeObject *base, const char *name, PyObject *self, PyObject *argument)
 {
-    PyObject *method = PyDict_GetItemString(base->tp_dict, name);
+    PyObject *method = mg_dict_get(base->tp_dict, name);
     PyObject *result = method == NULL     ? NULL
                        : argument == NULL ? PyObject_CallOneArg(method, self)
                                           : PyObject_CallFunctionObjArgs(method, self, argument, NULL);

@@ -103,7 +103,7 @@ add_function(const char *module_name, const char *name, Entry *entry)
     PyObject *found = PyObject_GetAttrString(module, name);
     Py_DECREF(module);
     if (found == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
         return MG_OK;
     }
     int result = MG_OK;

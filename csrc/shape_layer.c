@@ -388,7 +388,7 @@ is_enabled(int flash)
 {
     PyObject *enabled = find_kernels() < 0 ? NULL : PyObject_CallNoArgs(flash ? kernels.flash : kernels.math);
     if (enabled == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     Py_XDECREF(enabled); /* a bool */
     return enabled == Py_True;

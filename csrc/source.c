@@ -188,7 +188,7 @@ const_text(PyObject *object)
         if (name != NULL) {
             return PyUnicode_FromFormat("__import__('%s')", name);
         }
-        PyErr_Clear();
+        mg_error_clear();
     }
     if (PyFunction_Check(object)) {
         return PyUnicode_FromFormat("<function %U>", ((PyFunctionObject *)object)->func_qualname);
@@ -197,7 +197,7 @@ const_text(PyObject *object)
         return PyUnicode_FromFormat("<class %s>", ((PyTypeObject *)object)->tp_name);
     }
     if (PyDict_Check(object)) {
-        PyObject *name = PyDict_GetItemString(object, "__name__");
+        PyObject *name = PyDict_GetItemWithError(object, MG_STRING("__name__"));
         if (name != NULL && PyUnicode_Check(name)) {
             return PyUnicode_FromFormat("G<%U>", name);
         }

@@ -20,14 +20,15 @@ mg_stance_configure(PyObject *tables)
     }
 }
 
+/* What torch's object says; `known` becomes 0 if there was no memory to ask it. */
 static MgStance
-stance_of(PyObject *stance)
+stance_of(PyObject *stance, int *known)
 {
     static const char *const names[] = {"default",           "force_eager",        "eager_on_recompile",
                                         "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"};
-    PyObject *name = PyObject_GetAttrString(stance, "stance");
-    PyObject *backend = PyObject_GetAttrString(stance, "backend");
-    PyObject *skip = PyObject_GetAttrString(stance, "skip_guard_eval_unsafe");
+    PyObject *name = PyObject_GetAttr(stance, MG_STRING("stance"));
+    PyObject *backend = name == NULL ? NULL : PyObject_GetAttr(stance, MG_STRING("backend"));
+    PyObject *skip = backend == NULL ? NULL : PyObject_GetAttr(stance, MG_STRING("skip_guard_eval_unsafe"));
     MgStance result = MG_STANCE_INVALID;
     for (size_t i = 0; name != NULL && PyUnicode_Check(name) && i < Py_ARRAY_LENGTH(names); i++) {
         if (PyUnicode_CompareWithASCIIString(name, names[i]) == 0) {
@@ -43,7 +44,11 @@ stance_of(PyObject *stance)
     Py_XDECREF(name);
     Py_XDECREF(backend);
     Py_XDECREF(skip);
-    PyErr_Clear();
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        *known = 0;
+        result = MG_STANCE_FORCE_EAGER; /* that is right in any case */
+    }
+    mg_error_clear();
     return result;
 }
 
@@ -58,19 +63,21 @@ mg_stance_refresh(void)
         mg_stance_watched = (PyDictObject *)Py_NewRef(modules);
     }
     if (!found) {
-        PyObject *module = PyDict_GetItemString(modules, "torch._dynamo.eval_frame");
+        PyObject *module = PyDict_GetItemWithError(modules, MG_STRING("torch._dynamo.eval_frame"));
         PyObject *dict = module == NULL || !PyModule_Check(module) ? NULL : PyModule_GetDict(module);
-        if (dict != NULL && PyDict_GetItemString(dict, "_stance") != NULL) {
+        if (dict != NULL && PyDict_GetItemWithError(dict, MG_STRING("_stance")) != NULL) {
             Py_XSETREF(mg_stance_watched, (PyDictObject *)Py_NewRef(dict));
             found = 1;
         }
     }
     if (mg_stance_watched != NULL) {
         mg_stance_version = mg_stance_watched->ma_version_tag;
-        stance = found ? PyDict_GetItemString((PyObject *)mg_stance_watched, "_stance") : NULL;
+        stance = found ? PyDict_GetItemWithError((PyObject *)mg_stance_watched, MG_STRING("_stance")) : NULL;
     }
     Py_XINCREF(stance);
-    MgStance theirs = stance == NULL ? MG_STANCE_DEFAULT : stance_of(stance);
+    int known = 1;
+    MgStance theirs = stance == NULL ? MG_STANCE_DEFAULT : stance_of(stance, &known);
+    mg_stance_version = known ? mg_stance_version : 0; /* of no dict: it is asked again */
     Py_XDECREF(stance);
     mg_stance_current = own != MG_STANCE_DEFAULT ? own : theirs;
     PyErr_Restore(type, error, traceback);

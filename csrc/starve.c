@@ -37,6 +37,7 @@ typedef struct {
 } Text;
 
 static Text core_text, python_text;
+static uintptr_t vector_start; /* of CPython's function that starts and ends frames */
 
 /* Hashes of places where a request was refused; 0 is free. Under the GIL. */
 static uint64_t seen[1 << SEEN_BITS];
@@ -88,8 +89,9 @@ step(struct _Unwind_Context *context, void *argument)
         walk->skipped++;
         return _URC_NO_REASON;
     }
-    if (address == 0 || (!is_core && !lies_in(&python_text, address)) ||
-        (!is_core && (uintptr_t)_Unwind_GetRegionStart(context) == (uintptr_t)_PyEval_EvalFrameDefault)) {
+    uintptr_t start = (uintptr_t)_Unwind_GetRegionStart(context);
+    if (address == 0 || (!is_core && (!lies_in(&python_text, address) || start == (uintptr_t)_PyEval_EvalFrameDefault ||
+                                      start == vector_start))) {
         return _URC_END_OF_STACK;
     }
     walk->hash = (walk->hash ^ address) * UINT64_C(0x9E3779B97F4A7C15);
@@ -170,6 +172,46 @@ hook_free(void *context, void *memory)
     allocator->free(allocator->ctx, memory);
 }
 
+/* Looks for what called the frame that CPython executes. */
+static _Unwind_Reason_Code
+find_vector(struct _Unwind_Context *context, void *argument)
+{
+    uintptr_t *last = argument, start = (uintptr_t)_Unwind_GetRegionStart(context);
+    if (*last == (uintptr_t)_PyEval_EvalFrameDefault) {
+        vector_start = start;
+        return _URC_END_OF_STACK;
+    }
+    *last = start;
+    return _URC_NO_REASON;
+}
+
+static PyObject *
+note_vector(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    uintptr_t last = 0;
+    _Unwind_Backtrace(find_vector, &last);
+    Py_RETURN_NONE;
+}
+
+/* Finds the function of CPython's that starts and ends frames. An exception that is set is lost there if there is no memory
+ * for the frame object of a caller, in eager too. MG_OK or MG_ERR. */
+static int
+learn_vector(void)
+{
+    static PyMethodDef method = {"note_vector", note_vector, METH_NOARGS, NULL};
+    PyObject *space = PyDict_New();
+    PyObject *called = space == NULL ? NULL : PyCFunction_New(&method, NULL);
+    PyObject *caller = called == NULL ? NULL : PyRun_String("lambda f: [f()]", Py_eval_input, space, space);
+    PyObject *result = caller == NULL ? NULL : PyObject_CallOneArg(caller, called);
+    Py_XDECREF(space);
+    Py_XDECREF(called);
+    Py_XDECREF(caller);
+    Py_XDECREF(result);
+    return result == NULL ? MG_ERR : MG_OK;
+}
+
 /* Notes where the code of one loaded file lies, if it is the core's or CPython's. */
 static int
 note_file(struct dl_phdr_info *info, size_t size, void *unused)
@@ -197,6 +239,9 @@ int
 mg_starve_begin(long first, long last)
 {
     if (core_text.end == 0) {
+        if (learn_vector() < 0) {
+            return MG_ERR;
+        }
         dl_iterate_phdr(note_file, NULL);
         PyMemAllocatorDomain domains[] = {PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ};
         for (int i = 0; i < 2; i++) {

@@ -27,7 +27,7 @@ mg_storage_of(PyObject *tensor)
     PyObject *storage = PyObject_CallMethod(tensor, "untyped_storage", NULL);
     PyObject *address = storage == NULL ? NULL : PyObject_GetAttrString(storage, "_cdata");
     uintptr_t result = address == NULL ? 0 : (uintptr_t)PyLong_AsVoidPtr(address);
-    PyErr_Clear();
+    mg_error_clear();
     Py_XDECREF(address);
     Py_XDECREF(storage);
     mg_collections_release();

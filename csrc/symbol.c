@@ -103,7 +103,7 @@ find_known(void)
     for (size_t i = 0; set != NULL && i < Py_ARRAY_LENGTH(recorded); i++) {
         PyObject *function = find(recorded[i][0], recorded[i][1]);
         if (function == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-            PyErr_Clear();
+            mg_error_clear();
             continue;
         }
         if (function == NULL || PySet_Add(set, function) < 0) {

@@ -16,11 +16,11 @@ mg_tags_count(void)
 {
     static PyObject *probe;
     if (probe == NULL && (probe = PyDict_New()) == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
         return MG_TAGS_UNKNOWN;
     }
     if (PyDict_SetItem(probe, MG_STRING("asked"), asked & 1 ? Py_True : Py_False) < 0) { /* another one each time */
-        PyErr_Clear();
+        mg_error_clear();
         return MG_TAGS_UNKNOWN;
     }
     return mg_dict_tag(probe) - ++asked - claimed;

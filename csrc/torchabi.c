@@ -198,7 +198,7 @@ mg_torch_is_leaf(PyObject *tensor)
     }
     PyObject *leaf = mg_aside_getattr(tensor, MG_STRING("is_leaf"));
     if (leaf == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     Py_XDECREF(leaf);
     return leaf == Py_True;
@@ -221,7 +221,7 @@ mg_torch_views_leaf(PyObject *tensor)
     PyObject *leaf = base == NULL || base == Py_None ? NULL : PyObject_GetAttr(base, MG_STRING("is_leaf"));
     Py_XDECREF(base);
     Py_XDECREF(leaf);
-    PyErr_Clear();
+    mg_error_clear();
     mg_aside_end(&aside);
     mg_collections_release();
     return leaf == Py_True;
@@ -233,7 +233,7 @@ mg_torch_grad(PyObject *tensor)
     mg_collections_hold();
     PyObject *grad = mg_torch_is_tensor(tensor) ? mg_aside_getattr(tensor, MG_STRING("grad")) : NULL;
     if (grad == NULL) {
-        PyErr_Clear();
+        mg_error_clear();
     }
     Py_XDECREF(grad);
     mg_collections_release();

@@ -74,6 +74,10 @@ run_subject(MgCapture *capture, const Subject *subject)
         result = subject->frame != NULL
                      ? mg_interp_eval(tstate, subject->frame, 0)
                      : PyObject_Vectorcall(subject->callable, subject->args, subject->nargsf, subject->kwnames);
+        if (result != NULL && capture->starved && capture->reason == MG_REASON_NONE) {
+            Py_CLEAR(result);
+            mg_capture_abort(capture, MG_REASON_MEMORY, NULL);
+        }
         if (result == NULL && capture->reason == MG_REASON_NONE) {
             PyObject *type, *value, *traceback;
             PyErr_Fetch(&type, &value, &traceback);
@@ -150,6 +154,9 @@ mg_trace_step(MgCapture *capture)
 {
     if (MG_UNLIKELY(capture->reason != MG_REASON_NONE)) {
         return mg_capture_check(capture);
+    }
+    if (MG_UNLIKELY(capture->starved)) {
+        return mg_capture_abort(capture, MG_REASON_MEMORY, NULL);
     }
     if (MG_UNLIKELY(++capture->steps == capture->stop)) {
         return mg_capture_abort(capture, capture->stop_reason, NULL);
@@ -472,7 +479,7 @@ mg_trace_call_ex(MgCapture *capture, PyObject *callable, PyObject *positional, P
     arguments = PySequence_Tuple(exposed);
     if (arguments == NULL) {
         if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(exposed)->tp_iter == NULL) {
-            PyErr_Clear();
+            mg_error_clear();
             result = mg_ops_call_ex(callable, positional, keywords); /* raises as CPython does */
         }
         goto done;
@@ -797,7 +804,7 @@ mg_trace_import_from(MgCapture *capture, PyObject *module, PyObject *name)
 {
     PyObject *value = mg_world_getattr(capture, module, name);
     if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) { /* a submodule, or an ImportError */
-        PyErr_Clear();
+        mg_error_clear();
         mg_capture_abort(capture, MG_REASON_IMPORT, "%U", name);
     }
     return value;

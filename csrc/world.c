@@ -1372,7 +1372,7 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
                        type->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript ||
                        !mg_is_heap_type(type); /* a Python class may have its own */
             if (index == -1 && PyErr_Occurred()) {
-                PyErr_Clear();
+                mg_error_clear();
             }
             else if (sequence && index >= -size && index < size) {
                 if (index < 0 && mg_capture_guard_length(capture, record->source, size) < 0) {

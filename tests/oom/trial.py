@@ -9,6 +9,7 @@ is captured in parts may also end between them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import subprocess
 import sys
@@ -25,6 +26,13 @@ PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     **test_everywhere.PROGRAMS,
     **{f"breaks: {name}": program for name, program in test_programs.PROGRAMS.items()},
 }
+for _name in (
+    "breaks: eval",  # CPython's compiler crashes without memory
+    "breaks: exec",
+    "breaks: a weak reference to a tensor that is not read any more",  # they look at when memory is given back
+    "breaks: the address of a tensor that is not read any more",
+):
+    PROGRAMS.pop(_name, None)
 
 # An allocation that no program gets to.
 NEVER = 1 << 40
@@ -60,7 +68,6 @@ class Trial:
             self.expected.append(side.step(step))
             self.outside.append(side.outside())
         self.stops = 0
-        self.leaky = self.grows()
 
     def compile(self, function: Any) -> _core.Compiled:
         def failed(*_: Any) -> None:
@@ -122,6 +129,9 @@ class Trial:
                     raise Wrong(self.difference(number, "outside", self.outside[number + 1], outside))
             for (name, a), (_, b) in zip(self.expected[number], found, strict=False):
                 if a != b:
+                    if end.failed and self.is_handled(end.place):
+                        self.settled()
+                        return end
                     raise Wrong(self.difference(number, name, a, b))
         self.settled()
         return end
@@ -166,15 +176,24 @@ class Trial:
                 return 0
         return least
 
-    def grows(self) -> bool:
+    @functools.cached_property
+    def leaky(self) -> bool:
         """Whether the program leaves something behind each time also with memory."""
         return self.growth(0) > 0
+
+    def is_handled(self, place: tuple[int, ...]) -> bool:
+        """Whether the program may have handled the error itself, at an instruction that was executed for real."""
+        return "except" in self.text and bool(
+            {"mg_interp_resume", "mg_interp_watch"} & set(where(place).split())
+        )
 
 
 def where(place: tuple[int, ...]) -> str:
     """Function and line of each address of the core."""
     file = _core.__file__
     addresses = [hex(address - 1) for address in place if address]
+    if not addresses:
+        return ""
     out = subprocess.run(
         ["addr2line", "-spfe", file, *addresses], capture_output=True, text=True, check=False
     ).stdout

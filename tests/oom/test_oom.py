@@ -1,0 +1,145 @@
+"""Memory that runs out: a sample of what `make oom` does, and what has gone wrong before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import magneto
+from magneto import _core
+
+from . import trial
+
+pytestmark = [
+    pytest.mark.skipif(not _core.checks, reason="only builds with checks can refuse memory"),
+    pytest.mark.no_leak_hunt("refuses memory at another place each time"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+# Some programs of every kind, and for each of them so many allocations, evenly spread. Symbols are slow.
+SAMPLE = [name for name in trial.PROGRAMS if not name.startswith("symbols")][::23]
+RUNS = 8
+
+
+@pytest.fixture(autouse=True)
+def enough_afterwards() -> Iterator[None]:
+    yield
+    _core.starve()
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_sample(name: str) -> None:
+    program = trial.Trial(name)
+    made = program.run(trial.NEVER).made
+    for number in range(RUNS):
+        program.run(1 + made * number // RUNS)
+
+
+@pytest.mark.parametrize("name", SAMPLE[::4])
+def test_sample_with_no_memory_from_there_on(name: str) -> None:
+    program = trial.Trial(name)
+    made = program.run(trial.NEVER).made
+    for number in range(RUNS):
+        program.run(1 + made * number // RUNS, trial.NEVER)
+
+
+def test_what_the_core_asks_for_is_counted() -> None:
+    compiled = magneto.compile(lambda x: [x + 1], backend="eager")
+    _core.starve(trial.NEVER)
+    compiled(torch.ones(2))
+    made, failed, place = _core.starve()
+    assert made > 50
+    assert (failed, place) == (0, ())
+
+
+def test_what_others_ask_for_is_not() -> None:
+    _core.starve(1, trial.NEVER)
+    made = [str(number) * 100 for number in range(1000)]
+    assert torch.ones(3).tolist() == [1, 1, 1]
+    assert _core.starve()[:2] == (0, 0)
+    assert len(made) == 1000
+
+
+def test_one_allocation_fails_at_each_place() -> None:
+    def count() -> int:
+        for runs in range(1000):
+            compiled = magneto.compile(lambda x: {"a": x + 1}, backend="eager")
+            _core.starve(-1)
+            try:
+                compiled(torch.ones(2))
+            except MemoryError:
+                pass
+            if _core.starve()[1] == 0:
+                return runs
+        raise AssertionError("always another place")
+
+    assert count() > count() == 0
+
+
+def test_a_handler_in_captured_code_does_not_take_it_for_an_error_of_the_program() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return x + len({"a": [1, 2]})
+        except Exception:
+            return None
+
+    compiled = magneto.compile(f, backend="eager")
+    for number in range(1, 200):
+        magneto.reset()
+        _core.starve(number)
+        try:
+            found = compiled(torch.ones(2))
+        except MemoryError:
+            found = torch.ones(2) + 1
+        _core.starve()
+        assert found.tolist() == [2, 2]
+        assert compiled(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_what_a_graph_wrote_is_followed_by_all_effects() -> None:
+    kept: list[Any] = []
+
+    def f(x: Any) -> Any:
+        x.add_(1)
+        kept.append({"a": [x * 2]})
+        return [x, (x, {"b": x})]
+
+    compiled = magneto.compile(f, backend="eager")
+    x = torch.zeros(2)
+    compiled(x)
+    for number in range(1, 200):
+        kept.clear()
+        x = torch.zeros(2)
+        _core.starve(number, trial.NEVER)
+        try:
+            compiled(x)
+        except MemoryError:
+            pass
+        made, failed, _ = _core.starve()
+        assert len(kept) == x[0].item()
+        if not failed:
+            break
+
+
+def test_locals_survive_a_break_without_memory() -> None:
+    def f(x: Any, flag: Any) -> Any:
+        a, b = [x + 1], {"k": x}
+        print(end="")
+        return a[0] + b["k"] if flag else None
+
+    compiled = magneto.compile(f, backend="eager")
+    compiled(torch.ones(2), True)
+    for number in range(1, 400):
+        _core.starve(number)
+        try:
+            found = compiled(torch.ones(2), True)
+        except MemoryError:
+            found = None
+        failed = _core.starve()[1]
+        assert found is None or found.tolist() == [3, 3]
+        assert compiled(torch.ones(2), True).tolist() == [3, 3]
+        if not failed:
+            break
