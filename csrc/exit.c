@@ -71,8 +71,8 @@ is_own(MgCapture *capture, MgFrame *frame, int slot)
 }
 
 /* What becomes of a local that is not read any more. Eager keeps it to the end of the frame; so does the root, if it has
- * it already, and so do others if its finalizer may run, and if it is a tensor that is built for something else: `*dead` is
- * then set. New, or NULL if it is dropped. */
+ * it already, and so do others if its finalizer may run; and if it is built for something else (a call that gets it may wait
+ * for its end, by a weak reference): `*dead` is then set. New, or NULL if it is dropped. */
 static PyObject *
 keep_dead(MgCapture *capture, MgFrame *frame, int slot, char *dead)
 {
@@ -83,11 +83,12 @@ keep_dead(MgCapture *capture, MgFrame *frame, int slot, char *dead)
     if (is_own(capture, frame, slot)) {
         return Py_NewRef(&mg_exit_own);
     }
-    if (mg_is_twin(value)) {
-        *dead = 1;
-        return Py_NewRef(value);
+    if (!mg_is_twin(value) &&
+        mg_trace_acts(NULL, value)) { /* what captured code made goes with its frame, and is seen to */
+        return mg_trace_acts(capture, value) ? Py_NewRef(value) : NULL;
     }
-    return mg_trace_acts(capture, value) ? Py_NewRef(value) : NULL;
+    *dead = 1;
+    return Py_NewRef(value);
 }
 
 static int

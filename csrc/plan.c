@@ -652,15 +652,15 @@ mg_plan_accept(MgPlanner *planner)
 }
 
 int
-mg_plan_find(MgPlanner *planner, PyObject *twin)
+mg_plan_find(MgPlanner *planner, PyObject *value)
 {
-    PyObject *original = mg_twin_original(twin);
+    PyObject *original = mg_twin_original(value);
     uintptr_t known = (uintptr_t)mg_table_get(&planner->plan->known, original, NULL);
     if (known != 0) {
         return (int)known - 1;
     }
     MgRecord *record = mg_world_record(planner->capture, original);
-    if (record == NULL || record->provisional || record->kind != MG_KIND_TENSOR) {
+    if (record == NULL || record->provisional || record->kind == MG_KIND_CONSTANT) {
         return -1;
     }
     return add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_SOURCE, .index = record->source->id});

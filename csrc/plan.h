@@ -64,8 +64,9 @@ int mg_plan_accept(MgPlanner *planner);
 /* Adds `value` and all that hangs on it. Its node index, or -1 (the capture may be aborted). */
 int mg_plan_add(MgPlanner *planner, PyObject *value);
 
-/* The node of a tensor that is there without another output of the graph; -1 if it is not. */
-int mg_plan_find(MgPlanner *planner, PyObject *twin);
+/* The node of an object that is there without anything more being built, or a tensor without another output of the graph;
+ * -1 if it is not. */
+int mg_plan_find(MgPlanner *planner, PyObject *value);
 
 /* Builds one node. `memo` has room for one reference for each node, NULL at first; the result is borrowed from it. */
 PyObject *mg_plan_build(const MgPlan *plan, int node, PyObject **registers, PyObject *const *outputs, PyObject **memo);

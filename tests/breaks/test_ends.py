@@ -38,6 +38,46 @@ def f(x):
     harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)
 
 
+@pytest.mark.parametrize(
+    "watch",
+    [
+        "weakref.finalize(n, log.append, 'gone')",
+        "refs.append(weakref.ref(n, lambda _: log.append('gone')))",
+        "register(n)",
+        "register(n, note=None)",
+        "n = make()",
+        "n = [make()]",
+        "n = make(); print(n is None); n = None",
+        "n = make(); x = x + 1; m = n; print(m is None); del n; x = x + 1; m = 0",
+    ],
+)
+def test_an_object_whose_end_is_awaited_goes_with_its_frame(watch: str) -> None:
+    """A weak reference with a callback is a finalizer that is not of the object's class. A break may make it."""
+    program = f"""
+import weakref
+log, refs = [], []
+class Plain: pass
+def note(text): log.append(text)
+def register(object, note=note):
+    object.name = "registered"
+    weakref.finalize(object, log.append, "gone")
+    log.append("is registered")
+def make():
+    n = Plain()
+    weakref.finalize(n, log.append, "gone")
+    return n
+def f(x):
+    n = Plain()
+    y = x + 1
+    {watch}
+    log.append("captured")
+    print("between")
+    log.append("captured again")
+    return x * y
+"""
+    harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)
+
+
 def test_a_dead_local_goes_when_its_frame_ends() -> None:
     """Parts of a frame that are captured after a break leave it what it has, though nobody reads it again."""
     program = """
