@@ -8,6 +8,7 @@
 
 #include "direct.h"
 
+#include "kernels.h"
 #include "layout.h"
 #include "aside.h"
 
@@ -31,6 +32,7 @@ static struct {
     uint64_t keys, inference_keys;          /* dispatch keys of a plain tensor, and of one made in inference mode */
     uint64_t included, excluded;            /* dispatch keys of a thread in inference mode */
     uint64_t calls;                         /* how many were made, for tests */
+    MgKernels kernels;                      /* registered kernels, which were found to be of other operators */
     PyObject *functions[MG_DIRECT_POW + 1]; /* strong: torch.add, ... */
 } torch;
 
@@ -230,6 +232,17 @@ mg_direct_find(const MgNode *node, MgDirect *direct)
 
 /* ---- calling ---- */
 
+/* 1 if somebody has given one of the operators another kernel. It then goes the usual way for good: a library that is
+ * closed may leave another one's kernel behind, of which nothing tells. */
+static int
+is_overridden(void)
+{
+    if (MG_UNLIKELY(mg_kernels_renew(&torch.kernels)) && mg_kernels_has(names + 1, MG_DIRECT_POW)) {
+        torch.state = -1;
+    }
+    return torch.state < 0;
+}
+
 /* 1 if a kernel for the CPU may be called with a tensor, and has to do nothing else. */
 static inline int
 fits(PyObject *tensor, int grad_mode, const unsigned int *tags)
@@ -286,7 +299,7 @@ PyObject *
 mg_direct_call(MgDirect *direct, PyObject *const *args)
 {
     MgState state;
-    if (!mg_layout_read_state(&state) || torch.is_watched() ||
+    if (is_overridden() || !mg_layout_read_state(&state) || torch.is_watched() ||
         ((state.included | state.excluded) != 0 &&
          (state.included != torch.included || state.excluded != torch.excluded))) {
         return NULL;

@@ -12,6 +12,7 @@
 #include "kinds.h"
 #include "recover.h"
 #include "rules.h"
+#include "kernels.h"
 #include "structure.h"
 #include "shape.h"
 #include "storage.h"
@@ -29,6 +30,7 @@ static PyObject *scalar_function;  /* strong: torch.scalar_tensor */
 static PyObject *double_type;      /* strong: torch.float64 */
 static PyObject *cpu_device;       /* strong: torch.device("cpu") */
 static PyObject *get_data;         /* strong: torch._C._autograd._get_data_attr, which gives x.data */
+static MgKernels kernels;          /* the registered kernels that the cache's outcomes rest on */
 static int self_check;             /* compare every answer of the cache with FakeTensorMode's */
 
 enum { LONGEST_KEY = 4096, MOST_KEYS = 1 << 17 };
@@ -63,8 +65,9 @@ mg_record_init(PyObject *function)
         Py_XDECREF(torch);
     }
     self_check = getenv("MAGNETO_CHECK_PROPAGATION") != NULL;
-    return cache == NULL || operators == NULL || getattr_function == NULL || get_data == NULL ||
-                   select_function == NULL || scalar_function == NULL || double_type == NULL || cpu_device == NULL
+    return mg_kernels_init() < 0 || cache == NULL || operators == NULL || getattr_function == NULL ||
+                   get_data == NULL || select_function == NULL || scalar_function == NULL || double_type == NULL ||
+                   cpu_device == NULL
                ? MG_ERR
                : MG_OK;
 }
@@ -622,6 +625,9 @@ mg_record_may_raise(const MgNode *node)
 static PyObject *
 outcome_of(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins, PyObject *key)
 {
+    if (MG_UNLIKELY(mg_kernels_renew(&kernels))) {
+        PyDict_Clear(cache);
+    }
     PyObject *outcome = PyDict_GetItemWithError(cache, key);
     if (outcome != NULL) {
         return self_check ? ask(kind, target, args, kwargs, twins, outcome) : Py_NewRef(outcome);

@@ -308,3 +308,34 @@ def test_threads() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("name", ["mul.Tensor", "add.Tensor", "pow.Tensor_Scalar"])
+def test_kernels_that_a_program_registers(name: str) -> None:
+    """They take the place of torch's own: for what was compiled before, and for what is compiled then."""
+    program = f"""
+import torch, magneto
+from torch.library import Library
+def f(x):
+    return x * x, x + 1, x - x, x ** 2
+x = torch.ones(3)
+before = magneto.compile(f, backend="eager")
+expected = [[v.tolist() for v in f(x)]]
+found = [[v.tolist() for v in before(x)]]
+other = Library("added", "DEF")
+other.define("add(Tensor x) -> Tensor")
+other.impl("add", lambda x: x + 1, "CPU")
+assert before(x)[0].tolist() == [1, 1, 1]
+library = Library("aten", "IMPL")
+library.impl("{name}", lambda *args: torch.full((3,), 7.0), "CPU")
+expected.append([v.tolist() for v in f(x)])
+found.append([v.tolist() for v in before(x)])
+expected.append([v.tolist() for v in f(x)])
+found.append([v.tolist() for v in magneto.compile(lambda x: f(x), backend="eager")(x)])
+library._destroy()
+expected.append([v.tolist() for v in f(x)])
+found.append([v.tolist() for v in before(x)])
+assert found == expected, (found, expected)
+assert [7, 7, 7] in found[1] and [7, 7, 7] not in found[3]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import magneto
 from magneto import _core
 
 from . import opinfo
@@ -481,3 +482,23 @@ def test_sources_of_inputs_can_be_pickled() -> None:
     source = InputSource("L['x']", 2)
     copy = pickle.loads(pickle.dumps(source))
     assert (copy, copy.text, copy.index) == (source, "L['x']", 2)
+
+
+def test_metadata_is_asked_for_again_when_kernels_are_registered() -> None:
+    """What autocast makes of an operator may change between two captures, and back."""
+
+    def f(x: torch.Tensor) -> tuple[torch.dtype, torch.dtype]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.mm(x, x).dtype, torch.matmul(x, x).dtype
+
+    def capture() -> object:
+        return magneto.compile(lambda x: f(x), backend="eager")(torch.ones(2, 2))
+
+    plain, library = f(torch.ones(2, 2)), torch.library.Library("aten", "IMPL")
+    assert capture() == plain == (torch.bfloat16, torch.bfloat16)
+    try:
+        library.impl("mm", torch.library.fallthrough_kernel, "AutocastCPU")
+        assert capture() == f(torch.ones(2, 2)) == (torch.float32, torch.bfloat16)
+    finally:
+        library._destroy()
+    assert capture() == f(torch.ones(2, 2)) == plain
