@@ -186,8 +186,11 @@ def is_compiling() -> bool:
 
 def reset() -> None:
     """Forget everything that was captured; the next call of each compiled callable captures again."""
-    for compiled in list(_made):
-        compiled.reset()
+    noted: set[weakref.ref[_core.Compiled]] = _made.data.copy()  # type: ignore[attr-defined]
+    for ref in noted:  # copied at one stroke: other threads may add to it
+        compiled = ref()
+        if compiled is not None:
+            compiled.reset()
 
 
 def find_compiled(function: Any) -> list[_core.Compiled]:
