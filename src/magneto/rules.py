@@ -193,7 +193,7 @@ _BROKEN_METHODS = _words(
     "register_hook register_post_accumulate_grad_hook data_ptr storage untyped_storage _typed_storage share_memory_ "
     "is_shared __reduce_ex__ __deepcopy__ __dlpack__ __contains__ retain_grad set_ __setstate__ __dir__ "
     "storage_offset is_pinned is_inference is_set_to _is_view _is_zerotensor is_coalesced dim_order "
-    "storage_type const_data_ptr __hash__"
+    "storage_type const_data_ptr __hash__ _view_func _view_func_unsafe _rev_view_func_unsafe"
 )
 
 # Those of them that need its data.
