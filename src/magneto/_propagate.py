@@ -335,14 +335,28 @@ def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any],
             return slice(convert(value.start), convert(value.stop), convert(value.step))
         return value
 
-    if kind == 2 and target == "storage_type":
-        raise Unsupported("a storage")
     fake_args = convert(args)
     fake_kwargs = convert(kwargs)
     with mode:
         if kind == 2:
             return getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
         return target(*fake_args, **fake_kwargs)
+
+
+def _is_effect(target: Any) -> bool:
+    """Whether an operator that somebody has added gives nothing, writes to no argument, and has no fake kernel: its own
+    kernel, which does something else, would run now and once more in the graph."""
+    if type(target) is torch._ops.OpOverloadPacket:
+        return any(_is_effect(getattr(target, name)) for name in target._overload_names)
+    if type(target) is not torch._ops.OpOverload or target.namespace in ("aten", "prim", "prims"):
+        return False
+    schema = target._schema
+    gives = any(str(one.type) != "NoneType" for one in schema.returns)
+    if gives or any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments):
+        return False
+    name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+    fake = torch._library.simple_registry.singleton.find(schema.name).fake_impl
+    return fake.kernel is None and not torch._C._dispatch_has_kernel_for_dispatch_key(name, "Meta")
 
 
 # Operations whose kernels want one dtype, which FakeTensors do not check.
@@ -393,6 +407,8 @@ def _try(
         before = [version(fake) for fake in fakes.values()]
         if not _has_one_dtype(kind, target, list(fakes.values())):
             return "xRuntimeError: tensors of different dtypes", None
+        if kind != 2 and _is_effect(target):
+            raise Unsupported("an operator that gives nothing")
         result = call(kind, target, args, kwargs, fakes, mode)
         results = Results(list(fakes.values()))
         wrapped = results.wrap(result)

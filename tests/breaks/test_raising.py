@@ -351,3 +351,26 @@ def test_an_interrupt_is_not_taken_for_an_error_of_the_program() -> None:
     with pytest.raises(KeyboardInterrupt):
         compiled(torch.ones(3))
     assert calls == [1, 1]
+
+
+@pytest.mark.no_leak_hunt("torch.library keeps something of each operator")
+@pytest.mark.parametrize("schema", ["act() -> ()", "act() -> None", "act(Tensor x) -> ()"])
+@pytest.mark.parametrize("key", ["", "CompositeExplicitAutograd"])
+def test_an_operator_that_gives_nothing_acts_once(schema: str, key: str) -> None:
+    calls = []
+    with torch.library._scoped_library("magneto_effects", "FRAGMENT") as library:
+        library.define(schema)
+        library.impl("act", lambda *_: calls.append(1), key)
+        arguments = schema.count("Tensor")
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            y = x + 1
+            torch.ops.magneto_effects.act(*[y] * arguments)
+            torch.ops.magneto_effects.act.default(*[y] * arguments)
+            return y * 2
+
+        compiled = magneto.compile(f, backend="eager")
+        for _ in range(3):
+            calls.clear()
+            assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 4.0))
+            assert calls == [1, 1]
