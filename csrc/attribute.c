@@ -578,6 +578,10 @@ class_getattr(MgCapture *capture, PyTypeObject *owner, PyObject *name)
         if (getattribute != NULL && PyFunction_Check(getattribute)) {
             return mg_world_touch(capture, PyObject_GetAttr((PyObject *)owner, name)); /* its frames are captured */
         }
+        if (getattribute == NULL || !Py_IS_TYPE(getattribute, &PyWrapperDescr_Type)) { /* None, or any callable */
+            mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of class %s", name, owner->tp_name);
+            return NULL;
+        }
     }
     if (on_meta != NULL && is_data_descriptor(on_meta)) {
         if (mg_is_heap_type(meta) && mg_is_heap_type(Py_TYPE(on_meta))) {
