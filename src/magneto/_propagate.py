@@ -359,6 +359,18 @@ def _is_effect(target: Any) -> bool:
     return fake.kernel is None and not torch._C._dispatch_has_kernel_for_dispatch_key(name, "Meta")
 
 
+_INDEXED_WRITES = frozenset(("setitem", "__setitem__", "index_put", "index_put_"))
+
+
+def _writes_by_bytes(kind: int, target: Any, args: tuple[Any, ...], fakes: dict[int, Any]) -> bool:
+    """Whether an operation writes to items by a mask of uint8: its kernel warns of that, and FakeTensors do not."""
+    name = target if kind == 2 else getattr(target, "__name__", "").partition(".")[0]
+    if name not in _INDEXED_WRITES or len(args) < 2:
+        return False
+    keys = args[1] if isinstance(args[1], (tuple, list)) else (args[1],)
+    return any(type(key) is _core.Ref and fakes[key.index].dtype is torch.uint8 for key in keys)
+
+
 # Operations whose kernels want one dtype, which FakeTensors do not check.
 _ONE_DTYPE = frozenset((
     "matmul", "__matmul__", "__rmatmul__", "imatmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "chain_matmul",
@@ -409,6 +421,8 @@ def _try(
             return "xRuntimeError: tensors of different dtypes", None
         if kind != 2 and _is_effect(target):
             raise Unsupported("an operator that gives nothing")
+        if _writes_by_bytes(kind, target, args, fakes):
+            raise Unsupported("a warning: a mask of uint8")
         result = call(kind, target, args, kwargs, fakes, mode)
         results = Results(list(fakes.values()))
         wrapped = results.wrap(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from typing import Any
 
 import pytest
@@ -374,3 +375,22 @@ def test_an_operator_that_gives_nothing_acts_once(schema: str, key: str) -> None
             calls.clear()
             assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 4.0))
             assert calls == [1, 1]
+
+
+@pytest.mark.parametrize("write", ["x[mask] = y", "x[0, mask] = y[:2]", "x.index_put_((mask,), y)"])
+def test_a_write_by_a_mask_of_bytes_warns_where_it_is(write: str) -> None:
+    text = f"""
+def f(x, mask):
+    x, y = x + 1, x[0] * 2
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        {write}
+        return x, [type(one.message).__name__ for one in caught]
+"""
+    space: dict[str, Any] = {"warnings": warnings}
+    exec(text, space)
+    arguments = torch.zeros(4, 4), torch.tensor([1, 0, 1, 0], dtype=torch.uint8)
+    expected = space["f"](*arguments)
+    result = magneto.compile(space["f"], backend="eager")(*arguments)
+    assert torch.equal(result[0], expected[0])
+    assert result[1] == expected[1] != []
