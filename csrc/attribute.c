@@ -727,6 +727,14 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         }
         return instance_getattr(capture, owner, name);
     }
+    if (type == &PyODict_Type &&
+        (_PyType_Lookup(type, name) == NULL || PyUnicode_CompareWithASCIIString(name, "__dict__") == 0)) {
+        /* attributes of its own, which its shadow does not have */
+        MgRecord *outside = mg_world_record(capture, owner);
+        if (outside != NULL) {
+            return instance_getattr(capture, outside->object, name);
+        }
+    }
     if (record != NULL &&
         (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET ||
          record->kind == MG_KIND_DEQUE || record->kind == MG_KIND_PROXY) &&
@@ -947,7 +955,7 @@ mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *
                                 PyType_Check(owner) ? "class" : "module");
     }
     if (!mg_is_heap_type(type) && type != mg_namespace_type) {
-        MgRecord *record = mg_world_find(capture, owner);
+        MgRecord *record = mg_world_owner(capture, owner);
         if (record != NULL && PyFunction_Check(owner) && _PyType_Lookup(type, name) == NULL) {
             return mg_world_generic_setattr(capture, owner, name, value);
         }

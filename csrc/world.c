@@ -110,7 +110,8 @@ MgRecord *
 mg_world_owner(MgCapture *capture, PyObject *owner)
 {
     MgRecord *record = mg_world_find(capture, owner);
-    return record == NULL && mg_is_heap_type(Py_TYPE(owner)) ? mg_table_get(&capture->views, owner, NULL) : record;
+    int has_dict = mg_is_heap_type(Py_TYPE(owner)) || PyODict_CheckExact(owner);
+    return record == NULL && has_dict ? mg_table_get(&capture->views, owner, NULL) : record;
 }
 
 MgRecord *

@@ -1175,3 +1175,32 @@ def k(x):
     harness.check(
         program, "f(X)", "f(X)", "f(Y)", "g(X)", "g(X)", "h(X)", "h(X)", "k(X)", "k(X)", captured=False
     )
+
+
+@pytest.mark.parametrize("kind", ["collections.OrderedDict", "Own", "OwnOrdered"])
+def test_attributes_of_a_dict_that_is_changed(kind: str) -> None:
+    """An OrderedDict has attributes of its own, as `state_dict()` has `_metadata`: its items are not all of it."""
+    program = f"""
+class Own(dict): pass
+class OwnOrdered(collections.OrderedDict): pass
+D = {kind}()
+D.note = {{"a": 1}}
+def f(x, key):
+    D[key] = x + 1
+    found = hasattr(D, "note"), getattr(D, "note", None), hasattr(D, "other"), list(D.__dict__), hasattr(D, "items")
+    if hasattr(D, "note"):
+        D.note[key] = len(D)
+    D.last = key
+    return found, hasattr(D, "last"), D.last
+"""
+    steps = [
+        "f(X, 'b')",
+        "f(X, 'b')",
+        "D.other = 1",
+        "f(X, 'c')",
+        "del D.note",
+        "f(X, 'c')",
+        "D.note = {}",
+        "f(Y, 'd')",
+    ]
+    harness.run(program, steps)
