@@ -1117,6 +1117,23 @@ infers_dtype(MgNodeKind kind, PyObject *target, PyObject *kwnames)
     return 0;
 }
 
+/* MG_ERR for an LSTM in training that is for a backend: on CPUs oneDNN computes it, which keeps for the gradients what
+ * AOTAutograd can't save, and drops out otherwise than torch's decomposition. (TorchDynamo captures none.) */
+static int
+check_lstm(MgCapture *capture, PyObject *target, PyObject *value, PyObject *const *args, Py_ssize_t count)
+{
+    if (!capture->foreign || !is_named(target, "lstm") || (count > 1 && mg_is_twin(args[1])) || !PyTuple_Check(value) ||
+        PyTuple_GET_SIZE(value) == 0 || !Py_IS_TYPE(PyTuple_GET_ITEM(value, 0), &MgMeta_Type)) {
+        return MG_OK; /* with batch sizes, args[1], it is not for oneDNN */
+    }
+    const MgMeta *output = (const MgMeta *)PyTuple_GET_ITEM(value, 0);
+    int drops = count > 6 && PyFloat_CheckExact(args[5]) && PyFloat_AS_DOUBLE(args[5]) != 0 && args[6] == Py_True;
+    if (!mg_shape_is_cpu(output->device) || !((output->flags & MG_META_REQUIRES_GRAD) || drops)) {
+        return MG_OK;
+    }
+    return mg_capture_abort(capture, MG_REASON_BACKEND, "an LSTM in training, on the CPU");
+}
+
 PyObject *
 mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
                PyObject *kwnames)
@@ -1159,7 +1176,7 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         goto done;
     }
     PyObject *written = PyTuple_GET_ITEM(outcome, 3);
-    if (check_rows(capture, written, mapping.twins) < 0) {
+    if (check_rows(capture, written, mapping.twins) < 0 || check_lstm(capture, target, value, args, count) < 0) {
         Py_DECREF(outcome);
         goto done;
     }

@@ -20,4 +20,7 @@ int mg_shape_ignores_leaves(MgNodeKind kind, PyObject *target, PyObject *args);
 /* Adds to a propagation key, a list, the settings of torch's that an operation depends on and that are not in that state. */
 int mg_shape_add_settings(PyObject *target, PyObject *key);
 
+/* 1 for the CPU as a device or a name, or NULL. */
+int mg_shape_is_cpu(PyObject *device);
+
 #endif

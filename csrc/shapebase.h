@@ -58,7 +58,6 @@ int mg_shape_bool(PyObject *value, int otherwise, int *flag);
 int mg_shape_number(PyObject *value, MgNumber *number);
 int mg_shape_ints(PyObject *value, int64_t *numbers, int *count);
 int mg_shape_dtype(PyObject *value, MgDtype otherwise, MgDtype *dtype);
-int mg_shape_is_cpu(PyObject *device);
 int mg_shape_wrap(int64_t number, int dim, int *result); /* a dimension that may count from the end */
 int mg_shape_dim(PyObject *value, int dim, int *result);
 const char *mg_shape_text(PyObject *value); /* of a str, or NULL */

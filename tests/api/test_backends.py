@@ -647,3 +647,68 @@ def test_backend_that_registers_classes():
         for _ in range(3):
             torch.testing.assert_close(compiled(x, {"scale": 2}), function(x, {"scale": 2}))
         assert len(compilations) == 1
+
+
+RECURRENT = [
+    *((cls, {**options}, kind)
+      for cls in (nn.LSTM, nn.GRU, nn.RNN)
+      for options in ({}, {"num_layers": 2, "bidirectional": True}, {"bias": False}, {"dtype": torch.float64})
+      for kind in ("plain", "packed")),
+    (nn.LSTM, {"proj_size": 2}, "plain"),
+    (nn.LSTM, {}, "state"),
+    (nn.LSTM, {}, "frozen"),
+    (nn.LSTM, {}, "constant"),
+    (nn.LSTM, {"num_layers": 2, "dropout": 1.0}, "constant"),
+    (nn.LSTM, {"batch_first": True, "num_layers": 2, "dropout": 1.0}, "plain"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", RECURRENT, ids=str)
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=KEPT)])
+def test_gradients_of_recurrent_networks(backend, options):
+    """oneDNN keeps of an LSTM what AOTAutograd can't save."""
+    cls, constructor, kind = options
+    torch.manual_seed(0)
+    module = cls(4, 5, **constructor)
+    dtype = constructor.get("dtype", torch.float32)
+    x = torch.randn(3, 3, 4, dtype=dtype)
+    state = torch.randn(1, 3, 5, requires_grad=True)
+    for parameter in module.parameters() if kind == "frozen" else ():
+        parameter.requires_grad_(False)
+
+    def function(x):
+        x = x * 2
+        if kind == "packed":
+            packed, hidden = module(nn.utils.rnn.pack_padded_sequence(x, [3, 2, 1]))
+            return packed.data, hidden
+        output, hidden = module(x, (state, state)) if kind == "state" else module(x)
+        return output + 1, hidden
+
+    def step(call):
+        given = x.clone().requires_grad_(kind != "constant")
+        output, hidden = call(given)
+        sum(t.sum() for t in (output, *(hidden if isinstance(hidden, tuple) else (hidden,)))).backward()
+        leaves = [given, state, *module.parameters()]
+        grads = [leaf.grad for leaf in leaves]
+        for leaf in leaves:
+            leaf.grad = None
+        return output, hidden, grads
+
+    compiled = magneto.compile(function, backend=backend)
+    expected = step(function)
+    for _ in range(2):
+        torch.testing.assert_close(step(compiled), expected)
+
+
+def test_dropout_of_a_recurrent_network_without_gradients():
+    module = nn.LSTM(4, 5, num_layers=2, dropout=1.0).requires_grad_(False)
+    x = torch.randn(3, 2, 4)
+    compiled = magneto.compile(module, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), module(x))
+
+
+def test_recurrent_network_without_gradients_is_one_graph():
+    module = nn.LSTM(4, 5).requires_grad_(False)
+    x = torch.randn(3, 2, 4)
+    compiled = magneto.compile(module, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), module(x))
