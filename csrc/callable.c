@@ -1303,10 +1303,14 @@ does_something(MgEntry *entry)
     return entry->node_count > entry->input_count || entry->frames != NULL;
 }
 
-/* What comes of a frame for which no point was found. */
+/* What comes of a frame for which no entry has run. Where memory ran out CPython goes on with it: the frame may be about
+ * to leave a block, where no handler sees an error. */
 static MgContinue
-without_point(void)
+without_entry(void)
 {
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        PyErr_Clear();
+    }
     return PyErr_Occurred() ? MG_CONTINUE_ERROR : MG_CONTINUE_PLAIN;
 }
 
@@ -1320,7 +1324,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     }
     MgPoint *point = find_point(self, frame, offset, depth, empty);
     if (point == NULL) {
-        return without_point();
+        return without_entry();
     }
     if (self->fullgraph || !self->breaks || point->given_up || point->globals != frame->f_globals ||
         mg_capture_current != NULL) {
@@ -1330,7 +1334,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
     for (int tries = 0; found == 2 && tries < 100; tries++) {
         point = find_point(self, frame, offset, depth, empty); /* trying may have let others run */
         if (point == NULL) {
-            return without_point();
+            return without_entry();
         }
         *result =
             try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, ending);
@@ -1344,31 +1348,31 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         int wanted =
             may_capture(self, stance == MG_STANCE_EAGER_THEN_COMPILE ? MG_STANCE_DEFAULT : stance, frame->f_code);
         if (wanted <= 0) {
-            return wanted < 0 ? MG_CONTINUE_ERROR : MG_CONTINUE_PLAIN;
+            return without_entry();
         }
         int limit = self->limit < 0 ? mg_callable_limit : self->limit;
         point = find_point(self, frame, offset, depth, empty); /* the backend's guard may have run any code */
         if (point == NULL) {
-            return without_point();
+            return without_entry();
         }
         if (point->entry_count >= limit) {
             return MG_CONTINUE_PLAIN;
         }
         point = note_changes(self, point, frame, offset, depth, empty);
         if (point == NULL) {
-            return without_point();
+            return without_entry();
         }
         Subject subject = {.frame = frame, .next = next, .sp = sp};
         subject.changing = point->changing;
         int captures = (int)self->captures;
         MgEntry *entry = capture_subject(self, &subject);
         if (entry == NULL && PyErr_Occurred()) {
-            return MG_CONTINUE_ERROR;
+            return without_entry();
         }
         point = find_point(self, frame, offset, depth, empty); /* so may the backend: the table may be another */
         if (point == NULL) {
             Py_XDECREF(entry);
-            return without_point();
+            return without_entry();
         }
         if (entry == NULL && (int)self->captures == captures) { /* it does not count, see there */
             return MG_CONTINUE_PLAIN;
@@ -1385,7 +1389,7 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
         int status = point_add(self, point, entry);
         Py_DECREF(entry);
         if (status < 0) {
-            return MG_CONTINUE_ERROR;
+            return without_entry();
         }
         *result =
             try_entries(self, point->entries, point->entry_count, &point->decision, frame->localsplus, &found, ending);
@@ -1397,8 +1401,11 @@ continue_frame(MgCompiled *self, MgFrame *frame, MgUnit *next, PyObject **sp, Py
             if (point != NULL) {
                 point->given_up = 1;
             }
-            return PyErr_Occurred() ? MG_CONTINUE_ERROR : MG_CONTINUE_PLAIN;
+            return without_entry();
         }
+    }
+    if (found < 0) {
+        return without_entry();
     }
     Subject subject = {.frame = frame, .next = next, .sp = sp};
     if (found == 3 && deoptimise(self, &subject, frame->localsplus, ending) == 0) {

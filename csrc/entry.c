@@ -602,28 +602,71 @@ collect_managers(Maker *maker)
     return MG_OK;
 }
 
-/* Enters the managers for real. MG_OK or MG_ERR. */
+/* Leaves the first managers, whose frame will not go on. The exception that is set stays. */
+static void
+leave_managers(MgEntry *entry, int count, PyObject **memo, int *reserve)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    mg_reserve_use(reserve);
+    while (count-- > 0) {
+        PyObject *left =
+            PyObject_CallMethod(memo[entry->managers[count]], "__exit__", "OOO", Py_None, Py_None, Py_None);
+        if (left == NULL) {
+            PyErr_Clear();
+        }
+        Py_XDECREF(left);
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+/* A manager's method __enter__. New. */
+static PyObject *
+find_enter(MgEntry *entry, int index, PyObject **registers, PyObject **outputs, PyObject **memo)
+{
+    PyObject *manager = mg_plan_build(&entry->plan, entry->managers[index], registers, outputs, memo);
+    return manager == NULL ? NULL : PyObject_GetAttrString(manager, "__enter__");
+}
+
+/* Enters the managers for real. MG_OK; or MG_ERR, and none is entered. */
 static int
-enter_managers(MgEntry *entry, PyObject **registers, PyObject **outputs, PyObject **memo)
+enter_managers(MgEntry *entry, PyObject **registers, PyObject **outputs, PyObject **memo, int *reserve)
 {
     for (int i = 0; i < entry->manager_count; i++) {
-        PyObject *manager = mg_plan_build(&entry->plan, entry->managers[i], registers, outputs, memo);
-        PyObject *entered = manager == NULL ? NULL : PyObject_CallMethod(manager, "__enter__", NULL);
+        PyObject *enter = find_enter(entry, i, registers, outputs, memo);
+        if (enter == NULL && mg_reserve_open(reserve)) {
+            enter = find_enter(entry, i, registers, outputs, memo);
+        }
+        PyObject *entered = enter == NULL ? NULL : PyObject_CallNoArgs(enter);
+        Py_XDECREF(enter);
         Py_XDECREF(entered);
         if (entered == NULL) {
+            leave_managers(entry, i, memo, reserve);
             return MG_ERR;
         }
     }
     return MG_OK;
 }
 
+/* Keeps autocast's cache until release_casts(). */
+static int
+hold_casts(void)
+{
+    int reserve = 0, status = mg_rules_hold_casts(1);
+    if (status < 0 && mg_reserve_open(&reserve)) {
+        status = mg_rules_hold_casts(1);
+    }
+    mg_reserve_close(reserve);
+    return status;
+}
+
 /* Lets autocast's cache go, whether an exception is set or not. */
 static int
-release_casts(void)
+release_casts(int *reserve)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    if (mg_rules_hold_casts(0) < 0) {
+    if (mg_rules_hold_casts(0) < 0 && (!mg_reserve_open(reserve) || mg_rules_hold_casts(0) < 0)) {
         Py_XDECREF(type);
         Py_XDECREF(value);
         Py_XDECREF(traceback);
@@ -956,9 +999,8 @@ borrow_inputs(MgEntry *entry, const MgRegisters *registers)
     PyObject **room = entry->spare_inputs;
     entry->spare_inputs = NULL;
     if (room == NULL) {
-        room = PyMem_Malloc(sizeof(PyObject *) * (size_t)(entry->input_count + 1));
+        room = mg_reserve_malloc(sizeof(PyObject *) * (size_t)(entry->input_count + 1));
         if (room == NULL) {
-            PyErr_NoMemory();
             return NULL;
         }
     }
@@ -1162,14 +1204,19 @@ finish_run(MgEntry *entry, PyObject **registers, PyObject **outputs, PyObject *o
     }
     mg_plan_place(&entry->plan, memo);
     if (entry->frames != NULL) {
-        if (result != NULL && enter_managers(entry, registers, outputs, memo) < 0) {
+        if (result != NULL && enter_managers(entry, registers, outputs, memo, &reserve) < 0) {
             Py_CLEAR(result);
         }
-        if (entry->manager_count > 0 && release_casts() < 0) {
+        int entered = result != NULL ? entry->manager_count : 0;
+        if (entry->manager_count > 0 && release_casts(&reserve) < 0) {
             Py_CLEAR(result);
         }
-        if (result != NULL && entry->exit_state != NULL && mg_rules_apply_state(entry->exit_state) < 0) {
+        if (result != NULL && entry->exit_state != NULL && mg_rules_apply_state(entry->exit_state) < 0 &&
+            (!mg_reserve_open(&reserve) || mg_rules_apply_state(entry->exit_state) < 0)) {
             Py_CLEAR(result);
+        }
+        if (result == NULL && entered > 0) {
+            leave_managers(entry, entered, memo, &reserve);
         }
         if (result == NULL && *exit != NULL) {
             mg_exit_release(*exit);
@@ -1221,9 +1268,9 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     enum { SMALL = 32 };
     PyObject *small[SMALL];
     int room = entry->output_count + entry->plan.count;
-    PyObject **outputs = room <= SMALL ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)room);
+    PyObject **outputs = room <= SMALL ? small : mg_reserve_malloc(sizeof(PyObject *) * (size_t)room);
     if (outputs == NULL) {
-        return PyErr_NoMemory();
+        return NULL;
     }
     for (int i = 0; i < room; i++) {
         outputs[i] = NULL;
@@ -1237,7 +1284,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     PyObject **inputs = !has_graph    ? NULL
                         : is_borrowed ? borrow_inputs(entry, found)
                                       : take_inputs(entry, found); /* the registers are borrowed up to here */
-    int status = has_graph && inputs == NULL ? MG_ERR : entry->manager_count > 0 ? mg_rules_hold_casts(1) : MG_OK;
+    int status = has_graph && inputs == NULL ? MG_ERR : entry->manager_count > 0 ? hold_casts() : MG_OK;
     if (status < 0) { /* the exception goes to the caller */
         if (inputs != NULL) {
             drop_inputs(entry, inputs);
@@ -1260,7 +1307,9 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     else {
         restore_state(entry);
         if (entry->manager_count > 0) {
-            (void)release_casts(); /* an exception is set in any case */
+            int reserve = 0;
+            (void)release_casts(&reserve); /* an exception is set in any case */
+            mg_reserve_close(reserve);
         }
     }
     hold_kept(entry, registers, 0);

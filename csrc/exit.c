@@ -15,12 +15,14 @@
 #include "check.h"
 #include "except.h"
 #include "place.h"
+#include "reserve.h"
 #include "trace.h"
 #include "world.h"
 
 static __thread struct {
     MgExit *exit; /* strong: to be taken by the next frame of its function */
     int index;
+    int reserve; /* see mg_exit_enter */
 } pending;
 
 /* ---- snapshots ---- */
@@ -385,14 +387,15 @@ mg_exit_release(MgExit *exit)
     PyMem_Free(exit);
 }
 
-PyObject *
-mg_exit_enter(MgExit *exit, int index)
+/* Starts a frame of the exit. New result; or NULL, and the exit is still pending if the frame was not started. */
+static PyObject *
+start_frame(MgExit *exit, int index)
 {
     MgSnapshot *frame = &exit->frames[index];
     PyCodeObject *code = frame->code;
     int positional = code->co_argcount, named = code->co_kwonlyargcount;
     PyObject **args = PyMem_Calloc((size_t)(positional + named) + 2, sizeof(PyObject *));
-    PyObject *kwnames = named > 0 ? PyTuple_New(named) : NULL;
+    PyObject *kwnames = args != NULL && named > 0 ? PyTuple_New(named) : NULL;
     if (args == NULL || (named > 0 && kwnames == NULL)) {
         PyMem_Free(args);
         Py_XDECREF(kwnames);
@@ -404,19 +407,34 @@ mg_exit_enter(MgExit *exit, int index)
     for (int i = 0; i < named; i++) {
         PyTuple_SET_ITEM(kwnames, i, Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, positional + i)));
     }
-    exit->references++;
-    pending.exit = exit;
-    pending.index = index;
     PyObject *function = Py_NewRef(frame->function);
     PyObject *result =
         PyObject_Vectorcall(function, args + 1, (size_t)positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
     Py_DECREF(function);
+    PyMem_Free(args);
+    Py_XDECREF(kwnames);
+    return result;
+}
+
+PyObject *
+mg_exit_enter(MgExit *exit, int index)
+{
+    int reserve = 0;
+    exit->references++;
+    pending.exit = exit;
+    pending.index = index;
+    pending.reserve = 0;
+    PyObject *result = start_frame(exit, index);
+    /* what lies before the frame has been done, and blocks that it is to leave are entered: there is no way back */
+    if (result == NULL && pending.exit == exit && mg_reserve_open(&reserve)) {
+        pending.reserve = 1;
+        result = start_frame(exit, index);
+    }
     if (pending.exit == exit) { /* the frame was never started */
+        mg_reserve_close(pending.reserve);
         pending.exit = NULL;
         mg_exit_release(exit);
     }
-    PyMem_Free(args);
-    Py_XDECREF(kwnames);
     return result;
 }
 
@@ -429,6 +447,7 @@ mg_exit_pending(MgFrame *frame, int *index)
     }
     *index = pending.index;
     pending.exit = NULL;
+    mg_reserve_close(pending.reserve);
     return exit;
 }
 

@@ -415,12 +415,11 @@ mg_replay_run(MgEntry *entry, PyObject **inputs, PyObject **outputs, MgFailure *
     enum { SMALL = 32 };
     PyObject *small[SMALL];
     int is_small = entry->node_count <= SMALL;
-    PyObject **values = is_small ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)entry->node_count);
+    PyObject **values = is_small ? small : mg_reserve_malloc(sizeof(PyObject *) * (size_t)entry->node_count);
     if (values == NULL) {
         for (int i = 0; i < entry->input_count; i++) {
             Py_DECREF(inputs[i]);
         }
-        PyErr_NoMemory();
         return MG_ERR;
     }
     for (int i = 0; i < entry->node_count; i++) {

@@ -57,3 +57,16 @@ mg_reserve_close(int opened)
         mg_reserve_fill();
     }
 }
+
+void *
+mg_reserve_malloc(size_t size)
+{
+    void *memory = PyMem_Malloc(size);
+    if (MG_UNLIKELY(memory == NULL)) {
+        int reserve = 0;
+        mg_reserve_use(&reserve);
+        memory = PyMem_Malloc(size);
+        mg_reserve_close(reserve);
+    }
+    return memory != NULL ? memory : PyErr_NoMemory();
+}

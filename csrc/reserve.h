@@ -15,4 +15,7 @@ int mg_reserve_open(int *opened);
 void mg_reserve_use(int *opened);
 void mg_reserve_close(int opened);
 
+/* As PyMem_Malloc, from what is kept back if there is nothing else. NULL with a MemoryError. */
+void *mg_reserve_malloc(size_t size);
+
 #endif

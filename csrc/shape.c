@@ -348,7 +348,11 @@ mg_shape_dim(PyObject *value, int dim, int *result)
 const char *
 mg_shape_text(PyObject *value)
 {
-    return value != NULL && PyUnicode_Check(value) ? PyUnicode_AsUTF8(value) : NULL;
+    const char *text = value != NULL && PyUnicode_Check(value) ? PyUnicode_AsUTF8(value) : NULL;
+    if (text == NULL) {
+        mg_error_clear();
+    }
+    return text;
 }
 
 /* ---- results ---- */
@@ -373,7 +377,7 @@ static int
 add_pair(PyObject **list, int first, PyObject *second)
 {
     PyObject *pair = second == NULL ? NULL : Py_BuildValue("(iN)", first, second);
-    if (*list == NULL) {
+    if (pair != NULL && *list == NULL) {
         *list = PyList_New(0);
     }
     int result = pair == NULL || *list == NULL ? MG_ERR : PyList_Append(*list, pair);
@@ -385,10 +389,10 @@ static PyObject *
 meta_with(const MgShape *shape, int flags)
 {
     PyObject *sizes = mg_shape_tuple(shape->size, shape->dim);
-    PyObject *strides = mg_shape_tuple(shape->stride, shape->dim);
-    PyObject *meta = sizes == NULL || strides == NULL ? NULL
-                                                      : (PyObject *)mg_meta_get(shapes.dtypes[shape->dtype], shapes.cpu,
-                                                                                sizes, strides, flags, NULL);
+    PyObject *strides = sizes == NULL ? NULL : mg_shape_tuple(shape->stride, shape->dim);
+    PyObject *meta =
+        strides == NULL ? NULL
+                        : (PyObject *)mg_meta_get(shapes.dtypes[shape->dtype], shapes.cpu, sizes, strides, flags, NULL);
     Py_XDECREF(sizes);
     Py_XDECREF(strides);
     return meta;
@@ -473,7 +477,7 @@ static int
 add_written(MgShapeCall *call, const MgShape *input)
 {
     PyObject *number = PyLong_FromLong(input->index);
-    if (call->written == NULL) {
+    if (number != NULL && call->written == NULL) {
         call->written = PyList_New(0);
     }
     int result = number == NULL || call->written == NULL ? MG_ERR : PyList_Append(call->written, number);

@@ -143,3 +143,27 @@ def test_locals_survive_a_break_without_memory() -> None:
         assert compiled(torch.ones(2), True).tolist() == [3, 3]
         if not failed:
             break
+
+
+def test_a_block_around_a_break_is_left_without_memory() -> None:
+    def f(x: Any) -> Any:
+        with torch.device("cpu"):
+            y = torch.ones(2)
+            print(end="")
+            z = torch.zeros(2)
+        return x + y + z
+
+    compiled = magneto.compile(f, backend="eager")
+    for rest in (0, trial.NEVER):
+        for number in range(1, 2000, 7):
+            magneto.reset()
+            _core.starve(number, rest)
+            try:
+                found = compiled(torch.ones(2))
+            except MemoryError:
+                found = None
+            failed = _core.starve()[1]
+            assert torch._C._len_torch_function_stack() == 0
+            assert found is None or found.tolist() == [2, 2]
+            if not failed:
+                break
