@@ -189,6 +189,30 @@ def _setter(question: tuple[Any, ...]) -> Callable[..., Any] | None:
     return getattr(torch._C, f"_set_{name[5:]}", None) if name.startswith("_get_") else None
 
 
+def _function_modes() -> list[Any]:
+    """The torch-function modes that are on, the innermost last."""
+    return list(map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack())))
+
+
+def _default_device() -> tuple[Any, Any]:
+    """The mode that `torch.set_default_device` has entered, and the device that such modes note."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return context, torch.utils._device.CURRENT_DEVICE
+
+
+def _set_function_modes(modes: list[Any], device: tuple[Any, Any]) -> None:
+    """Put both back, if they are not as they were."""
+    now = _function_modes()
+    if len(now) != len(modes) or any(one is not other for one, other in zip(now, modes, strict=True)):
+        for _ in now:
+            torch._C._pop_torch_function_stack()
+        for mode in modes:
+            torch._C._push_on_torch_function_stack(mode)
+    if _default_device()[0] is not device[0]:
+        torch._GLOBAL_DEVICE_CONTEXT.device_context = device[0]
+    torch.utils._device.CURRENT_DEVICE = device[1]
+
+
 @contextlib.contextmanager
 def _kept_state(entry: _core.Entry) -> Iterator[None]:
     """Put back what compiling may change and the program would notice: random numbers, and settings.
@@ -202,6 +226,7 @@ def _kept_state(entry: _core.Entry) -> Iterator[None]:
     casts = [
         (name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")
     ]
+    modes, device = _function_modes(), _default_device()
     numbers, generator = random.getstate(), torch.get_rng_state()
     settings = [
         (question, setter, question[0](*question[1:]))
@@ -220,6 +245,7 @@ def _kept_state(entry: _core.Entry) -> Iterator[None]:
         torch.set_deterministic_debug_mode(deterministic)
         torch.set_default_dtype(dtype)
         torch._C._set_grad_enabled(grad)
+        _set_function_modes(modes, device)
         for (tell, *args), setter, value in settings:
             if tell(*args) != value:
                 with contextlib.suppress(Exception):  # it may be out of reach from here

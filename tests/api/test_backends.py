@@ -547,6 +547,37 @@ def test_backend_that_changes_what_the_capture_read(setting):
         change(before)
 
 
+@pytest.mark.parametrize("before", [None, "cpu", "meta"])
+@pytest.mark.parametrize("inside", [None, "cpu", "meta", "entered"])
+def test_backend_that_changes_the_default_device(before, inside):
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append(module)
+        if inside == "entered":
+            torch.device("meta").__enter__()
+        else:
+            torch.set_default_device(inside)
+        return module.forward
+
+    def f(x):
+        return x + 1, torch.zeros(2).device, torch.get_default_device()
+
+    torch.set_default_device(before)
+    try:
+        x = torch.ones(2, device="cpu")
+        expected = f(x)
+        compiled = magneto.compile(f, backend=backend)
+        for _ in range(3):
+            assert compiled(x)[1:] == expected[1:] == f(x)[1:]
+        assert len(graphs) == len(magneto.cache_entries(compiled)) == 1
+        with torch.device("cpu"):
+            assert torch.zeros(2).device.type == "cpu"
+    finally:
+        torch.set_default_device(None)
+    assert torch.zeros(2).device.type == "cpu"
+
+
 def test_recursion_limit_is_no_guard_of_a_signature():
     """Inductor raises it, also when it compiles a backward graph, and for torch.compile: no reason to capture again."""
 
