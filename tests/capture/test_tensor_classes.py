@@ -201,7 +201,7 @@ def test_attribute_of_one_tensor(name: str) -> None:
     for order in ([False, True, False, True], [True, False, True]):
         compiled = magneto.compile(f, backend="eager")
         for own in order:
-            assert plain(compiled(make(own))) == plain(f(make(own)))
+            assert plain(compiled(make(own))) == sines(f(make(own)))
 
 
 def test_attributes_that_nobody_asks_for_are_not_guarded() -> None:
@@ -226,3 +226,63 @@ def test_attributes_that_nobody_asks_for_are_not_guarded() -> None:
 )
 def test_function_of_a_module_that_is_replaced(owner: Any, name: str, program: Callable[..., Any]) -> None:
     check(program, owner, name, add_seven, mock.Mock(side_effect=add_nine))
+
+
+def sines(x):
+    return x.sin() * 2, torch.sin(x)
+
+
+def tens(args):
+    return torch.full((2,), 10.0 + len(args))
+
+
+MOCKS = {
+    "with a specification": lambda: mock.patch.object(
+        torch.Tensor, "sin", autospec=True, side_effect=lambda *args: tens(args)
+    ),
+    "by name": lambda: mock.patch("torch.Tensor.sin", autospec=True, side_effect=lambda *args: tens(args)),
+    "one by one": lambda: mock.patch("torch.Tensor.sin", side_effect=[torch.zeros(2), torch.ones(2)]),
+    "raises": lambda: mock.patch.object(
+        torch.Tensor, "sin", autospec=True, side_effect=ValueError("no sine")
+    ),
+    "a function": lambda: mock.patch("torch.Tensor.sin", lambda x: x + 10),
+    "wraps": lambda: mock.patch.object(torch.Tensor, "sin", wraps=lambda: torch.zeros(2)),
+    "a function of torch": lambda: mock.patch("torch.sin", autospec=True, side_effect=lambda x: x),
+    "an operator": lambda: mock.patch.object(
+        torch.Tensor, "__mul__", autospec=True, side_effect=lambda *args: tens(args)
+    ),
+}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("how", MOCKS)
+def test_mocks(how, inside):
+    """In captured code, and around its calls: with the calls that the mock has seen."""
+
+    def within(x):
+        with MOCKS[how]() as double:
+            return sines(x), getattr(double, "call_count", None)
+
+    def outcome(call):
+        try:
+            return repr(call(torch.ones(2)))
+        except (ValueError, TypeError) as error:
+            return repr(error)
+
+    def history(call):
+        seen = []
+        for patched in (False, True, False, True, True):
+            with MOCKS[how]() if patched and not inside else contextlib.nullcontext() as double:
+                seen.append((outcome(call), getattr(double, "call_count", None)))
+        return seen
+
+    function = within if inside else sines
+    expected = history(function)
+    assert history(magneto.compile(function, backend="eager")) == expected
+    if not inside:  # the first call sees the mock
+        with MOCKS[how]() as double:
+            seen = outcome(function), getattr(double, "call_count", None)
+        compiled = magneto.compile(function, backend="eager")
+        with MOCKS[how]() as double:
+            assert (outcome(compiled), getattr(double, "call_count", None)) == seen
+        assert outcome(compiled) == expected[0][0]
