@@ -50,6 +50,7 @@ mg_kinds_configure(PyObject *tables)
         {"tensor_type", &mg_kinds.tensor_type},
         {"device_context", &mg_kinds.device_context},
         {"qscheme", &mg_kinds.qscheme},
+        {"autograd_node", &mg_kinds.autograd_node},
     };
     if (kept == NULL && (kept = PyList_New(0)) == NULL) {
         return MG_ERR;

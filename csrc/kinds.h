@@ -34,6 +34,7 @@ extern struct MgKinds {
     PyTypeObject *tensor_type;     /* the metaclass of torch.FloatTensor and its kin */
     PyTypeObject *device_context;  /* the mode that torch.device enters */
     PyTypeObject *qscheme;         /* torch.qscheme */
+    PyTypeObject *autograd_node;   /* of a node of autograd's graphs that is none of Python's */
 } mg_kinds;
 
 /* Takes the tables that it knows. MG_OK or MG_ERR. */
@@ -50,6 +51,13 @@ static inline int
 mg_is_partial(PyObject *object)
 {
     return Py_TYPE(object) == mg_kinds.partial;
+}
+
+/* 1 for a node of autograd's graphs that is none of Python's: each operation has a type, made by one function. */
+static inline int
+mg_is_autograd_node(PyObject *object)
+{
+    return mg_kinds.autograd_node != NULL && Py_TYPE(object)->tp_dealloc == mg_kinds.autograd_node->tp_dealloc;
 }
 
 /* 1 for what operator.attrgetter, itemgetter and methodcaller give. */

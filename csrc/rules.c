@@ -947,7 +947,9 @@ do_id(MgCapture *capture, PyObject *callable, PyObject *value)
         return id;
     }
     if (record != NULL) {
-        if (mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
+        PyObject *view = mg_world_touch(capture, Py_NewRef(value));
+        Py_XDECREF(view);
+        if (view == NULL || mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
             Py_CLEAR(id);
         }
         return id;

@@ -316,6 +316,16 @@ reach_method(MgCapture *capture, MgRecord *record)
     return view == NULL ? MG_ERR : set_view(capture, record, view);
 }
 
+/* 1 for objects that programs make anew all the time, and that can't be referred to weakly: nodes of autograd's graphs, and
+ * iterators. An entry would keep them, and what hangs on them: so captured code may pass them on, but not look which they are. */
+static int
+is_fleeting(PyObject *object, MgKind kind)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    return kind == MG_KIND_OPAQUE && !PyType_SUPPORTS_WEAKREFS(type) &&
+           (type->tp_iternext != NULL || mg_is_autograd_node(object));
+}
+
 /* Guards which object lies at a source. If nothing is known of it but that, it is not kept alive: what it does when it goes,
  * as generators do, it does then. */
 static int
@@ -337,6 +347,9 @@ activate(MgCapture *capture, MgRecord *record)
     PyObject *object = record->object;
     MgSource *source = record->source;
     PyObject *type = (PyObject *)Py_TYPE(object);
+    if (is_fleeting(object, record->kind)) { /* never more than provisional */
+        return mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
+    }
     record->provisional = 0;
     if (record->kind != MG_KIND_TENSOR && mg_protocol_guard(capture, Py_TYPE(object)) < 0) {
         return MG_ERR;
@@ -414,6 +427,17 @@ mg_world_guard_values(MgCapture *capture, PyObject *left, PyObject *right)
     return guard_value(capture, left) < 0 || guard_value(capture, right) < 0 ? MG_ERR : MG_OK;
 }
 
+/* A fleeting object that was found at a source: itself, whichever it is. */
+static PyObject *
+pass_on(MgCapture *capture, MgRecord *record, MgSource *source)
+{
+    PyObject *type = (PyObject *)Py_TYPE(record->object);
+    int status = source->kind == MG_SOURCE_CONST ? activate(capture, record)
+                 : record->source == source ? mg_capture_guard(capture, MG_GUARD_TYPE, source, type)
+                                            : mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, record->source);
+    return status < 0 ? NULL : Py_NewRef(record->object);
+}
+
 PyObject *
 mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
 {
@@ -445,6 +469,9 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
             if (record == NULL) {
                 return NULL;
             }
+        }
+        if (is_fleeting(object, record->kind)) {
+            return pass_on(capture, record, source);
         }
         if (record->provisional) {
             if (!is_in_slot(record)) {

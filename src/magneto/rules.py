@@ -575,6 +575,7 @@ def _kinds() -> dict[str, type]:
         "tensor_type": type(torch.FloatTensor),
         "device_context": DeviceContext,
         "qscheme": torch.qscheme,
+        "autograd_node": torch._C._functions.AccumulateGrad,  # type: ignore[attr-defined]
     }
 
 

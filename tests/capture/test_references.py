@@ -128,3 +128,101 @@ def test_objects_whose_addresses_were_seen_are_not_kept(ask: Callable[[Any], Any
         gone = weakref.ref(thing)
         del thing
         assert gone() is None
+
+
+def loop_over_node(x: Any) -> Any:
+    count = 0
+    for node in [x.grad_fn]:
+        magneto.graph_break()
+        count += len(node.next_functions)
+    return x * count
+
+
+def loop_over_next_nodes(x: Any) -> Any:
+    names = []
+    for node, _ in x.grad_fn.next_functions:
+        names.append(node.name())
+    return x * len(names)
+
+
+def pass_node_on(x: torch.Tensor) -> Any:
+    node = x.grad_fn
+    y = x + 1
+    return y, [node], {"node": node}, node is x.grad_fn, node is None, id(node) == id(x.grad_fn)
+
+
+def node_is_key(x: torch.Tensor) -> Any:
+    seen = set()
+    stack = [x.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            stack.extend(next for next, _ in node.next_functions)
+    return x * len(seen)
+
+
+def node_on_an_object(x: torch.Tensor) -> Any:
+    thing: Any = Thing()
+    thing.node = x.grad_fn
+    magneto.graph_break()
+    return x * 2, thing.node.name(), len([thing.node])
+
+
+class Mark:
+    """Lies in the metadata of a node, and goes with it."""
+
+
+def result_of(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, (tuple, list)):
+        return [result_of(item) for item in value]
+    return list(value) if isinstance(value, dict) else type(value)
+
+
+@pytest.mark.parametrize(
+    "function", [loop_over_node, loop_over_next_nodes, pass_node_on, node_is_key, node_on_an_object]
+)
+def test_nodes_of_autograd_are_not_kept(function: Callable[[Any], Any]) -> None:
+    compiled = magneto.compile(function, backend="eager")
+    for _ in range(3):
+        x: Any = torch.ones(2, requires_grad=True).sin().cos()
+        mark = Mark()
+        x.grad_fn.metadata["mark"] = mark
+        gone = weakref.ref(mark)
+        del mark
+        assert result_of(compiled(x)) == result_of(function(x))
+        del x
+        assert gone() is None
+
+
+def test_nodes_of_autograd_that_are_arguments_are_not_kept() -> None:
+    compiled = magneto.compile(lambda x, node: (x + 1, node, [node]), backend="eager")
+    for _ in range(3):
+        y = torch.ones(2, requires_grad=True).sin()
+        node: Any = y.grad_fn
+        mark = node.metadata["mark"] = Mark()
+        gone = weakref.ref(mark)
+        result = compiled(torch.ones(2), node)
+        assert result[1] is node
+        assert result[2] == [node]
+        del mark, y, node, result
+        assert gone() is None
+
+
+def test_iterators_are_not_kept() -> None:
+    def loop(x: torch.Tensor, things: list[Any]) -> Any:
+        iterator = iter(things)
+        magneto.graph_break()
+        for other in [iterator]:
+            x = x + len(list(other))
+        return x
+
+    compiled = magneto.compile(loop, backend="eager")
+    for _ in range(3):
+        thing = Mark()
+        gone = weakref.ref(thing)
+        assert compiled(torch.ones(2), [thing]).tolist() == [2.0, 2.0]
+        del thing
+        assert gone() is None
