@@ -20,7 +20,8 @@ typedef struct {
     PyObject *key; /* strong; NULL if there is none, or if each call has its own: a tensor, a new object */
     int own_key;   /* then, a node of the plan, or -1 */
     Py_ssize_t index;
-    int value; /* node of the plan, or -1 */
+    int value;      /* node of the plan, or -1 */
+    Py_hash_t hash; /* of the key, if Python code made it and it is the same in each call; else -1 */
 } MgEffect;
 
 #endif

@@ -9,6 +9,7 @@
 #include "answer.h"
 #include "alias.h"
 #include "fast.h"
+#include "kinds.h"
 #include "lazy.h"
 #include "protocol.h"
 #include "record.h"
@@ -31,13 +32,14 @@ typedef struct {
     MgPlanner planner;
     MgEntry *entry;
     int effect_room;
+    Py_hash_t hash; /* of the key of the next effect, -1 if it is not known */
 } Maker;
 
 static int
 add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_ssize_t index, PyObject *value)
 {
     MgEntry *entry = maker->entry;
-    int node = -1, own_key = -1;
+    int node = -1, own_key = -1, outside = 0;
     if (value != NULL) {
         node = mg_plan_add(&maker->planner, value);
         if (node < 0) {
@@ -49,9 +51,13 @@ add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_
         if (own_key < 0) {
             return MG_ERR;
         }
+        outside = entry->plan.nodes[own_key].kind == MG_PLAN_CONST || entry->plan.nodes[own_key].kind == MG_PLAN_SOURCE;
         if (entry->plan.nodes[own_key].kind == MG_PLAN_CONST) {
             own_key = -1;
         }
+    }
+    if (!outside || !mg_kinds_hashes_in_python(key)) {
+        maker->hash = -1;
     }
     if (entry->effect_count == maker->effect_room) {
         int room = maker->effect_room == 0 ? 8 : maker->effect_room * 2;
@@ -64,7 +70,8 @@ add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_
         maker->effect_room = room;
     }
     PyObject *fixed = own_key < 0 ? Py_XNewRef(key) : NULL;
-    entry->effects[entry->effect_count++] = (MgEffect){kind, target->id, fixed, own_key, index, node};
+    entry->effects[entry->effect_count++] = (MgEffect){kind, target->id, fixed, own_key, index, node, maker->hash};
+    maker->hash = -1;
     return MG_OK;
 }
 
@@ -143,8 +150,11 @@ delete_effects(Maker *maker, MgRecord *record, Py_ssize_t kept)
         if (pending && key == old_key) {
             pending = --kept > 0 && mg_dict_next(record->view, &b, &key, &value);
         }
-        else if (add_effect(maker, MG_EFFECT_DICT_SET, record->source, old_key, 0, NULL) < 0) {
-            return MG_ERR;
+        else {
+            maker->hash = a.hash;
+            if (add_effect(maker, MG_EFFECT_DICT_SET, record->source, old_key, 0, NULL) < 0) {
+                return MG_ERR;
+            }
         }
     }
     return MG_OK;
@@ -170,10 +180,11 @@ dict_effects(Maker *maker, MgRecord *record)
         return MG_ERR;
     }
     for (Py_ssize_t i = 0; mg_dict_next(now, &walk, &key, &value); i++) {
-        PyObject *old = i < kept ? PyDict_GetItemWithError(before, key) : NULL;
+        PyObject *old = i < kept ? _PyDict_GetItem_KnownHash(before, key, walk.hash) : NULL;
         if (old != NULL && is_unchanged(maker->planner.capture, value, old)) {
             continue;
         }
+        maker->hash = walk.hash;
         if (PyErr_Occurred() || add_effect(maker, MG_EFFECT_DICT_SET, record->source, key, 0, value) < 0) {
             return MG_ERR;
         }
@@ -212,7 +223,7 @@ has_fixed_hashes(PyObject *set)
     PyObject *item;
     Py_hash_t hash;
     while (_PySet_NextEntry(set, &position, &item, &hash)) {
-        if (!mg_is_plain_value(item)) {
+        if (!mg_is_plain_value(item) && !mg_kinds_hashes_in_python(item)) {
             return 0;
         }
     }
@@ -311,10 +322,11 @@ replace_content(PyObject *target, PyObject *before, PyObject *content)
         return MG_ERR;
     }
     if (PyDict_Check(target)) {
-        Py_ssize_t position = 0;
+        MgDictWalk walk = {0};
         PyObject *key, *value;
-        while (PyDict_Next(content, &position, &key, &value)) {
-            if (mg_shadow_set(target, key, value) < 0) {
+        while (mg_dict_next(content, &walk, &key, &value)) {
+            if ((PyODict_Check(target) ? mg_shadow_set(target, key, value)
+                                       : _PyDict_SetItem_KnownHash(target, key, value, walk.hash)) < 0) {
                 return MG_ERR;
             }
         }
@@ -333,6 +345,12 @@ apply_effect(const MgEffect *effect, PyObject *target, PyObject *key, PyObject *
 {
     switch (effect->kind) {
         case MG_EFFECT_DICT_SET:
+            if (effect->hash != -1 && !PyODict_Check(target)) {
+                int there = value != NULL ? 1 : _PyDict_Contains_KnownHash(target, key, effect->hash);
+                return there <= 0      ? there
+                       : value != NULL ? _PyDict_SetItem_KnownHash(target, key, value, effect->hash)
+                                       : _PyDict_DelItem_KnownHash(target, key, effect->hash);
+            }
             if (value == NULL) { /* it may have been made and deleted by captured code */
                 int present = PyDict_Contains(target, key);
                 return present > 0 ? mg_shadow_set(target, key, NULL) : present;
@@ -856,7 +874,7 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     MgCapture *outer = mg_capture_current;
     mg_collections_hold();
     mg_capture_current = capture; /* planning may still reach outside objects */
-    Maker maker = {.planner = {.capture = capture, .plan = &entry->plan}, .entry = entry};
+    Maker maker = {.planner = {.capture = capture, .plan = &entry->plan}, .entry = entry, .hash = -1};
     MgReason reason = capture->reason;
     capture->reason = MG_REASON_NONE; /* of a break: from here on it means that the entry can't be made */
     int status = mg_plan_accept(&maker.planner);

@@ -88,3 +88,12 @@ mg_kinds_is_quiet(PyObject *object)
            (PyType_Check(object) && type->tp_hash == PyType_Type.tp_hash &&
             type->tp_richcompare == PyType_Type.tp_richcompare);
 }
+
+int
+mg_kinds_hashes_in_python(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject *hash =
+        type->tp_flags & Py_TPFLAGS_HEAPTYPE ? _PyType_Lookup(type, MG_STRING("__hash__")) : NULL; /* borrowed */
+    return hash != NULL && PyFunction_Check(hash);
+}

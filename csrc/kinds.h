@@ -46,6 +46,9 @@ int mg_kinds_has(MgSet set, const void *object);
 /* 1 if a dict or set of functions and methods can be asked for the object without running Python code. */
 int mg_kinds_is_quiet(PyObject *object);
 
+/* 1 if the hash of an object is made by a Python function of its class: it may do anything. Runs no code. */
+int mg_kinds_hashes_in_python(PyObject *object);
+
 /* 1 for a functools.partial, but not for one of a subclass. */
 static inline int
 mg_is_partial(PyObject *object)

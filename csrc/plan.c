@@ -5,6 +5,8 @@
 #include "plan.h"
 
 #include "alias.h"
+#include "depth.h"
+#include "kinds.h"
 #include "lazy.h"
 #include "record.h"
 #include "rules.h"
@@ -192,17 +194,82 @@ is_half_made(const MgPlan *plan, int index)
            ((PyTypeObject *)node->object)->tp_hash != PyBaseObject_Type.tp_hash;
 }
 
-/* Notes where a set has its items, if a set that is made of them has them elsewhere. MG_OK or MG_ERR. */
+typedef enum {
+    HASH_OWN,  /* each call may have another, that of an address; made by C code, or for an object that is made anew */
+    HASH_KEPT, /* the same in each call, made by C code */
+    HASH_PYTHON, /* the same in each call, for what it was made of is guarded: no Python code need run to make it again */
+} HashKind;
+
+/* Of the hash of a key, whose node is `index`. */
+static HashKind
+hash_kind(const MgPlan *plan, int index, PyObject *key)
+{
+    const MgPlanNode *node = &plan->nodes[index];
+    int outside = node->kind == MG_PLAN_CONST || node->kind == MG_PLAN_SOURCE;
+    if (mg_is_plain_value(key)) {
+        return HASH_KEPT;
+    }
+    if (!PyTuple_CheckExact(key) || (!outside && node->kind != MG_PLAN_TUPLE)) {
+        return outside && mg_kinds_hashes_in_python(key) ? HASH_PYTHON : HASH_OWN;
+    }
+    HashKind most = HASH_KEPT;
+    for (Py_ssize_t i = 0; most != HASH_OWN && i < PyTuple_GET_SIZE(key); i++) {
+        int part = outside ? index : node->parts[i];
+        HashKind kind = part < 0 || mg_stack_is_short() ? HASH_OWN : hash_kind(plan, part, PyTuple_GET_ITEM(key, i));
+        most = kind == HASH_OWN || kind > most ? kind : most;
+    }
+    return most;
+}
+
+/* Notes the hash of the key in place `i` of a dict, if Python code made it. MG_OK or MG_ERR. */
 static int
-note_places(MgPlanNode *node, PyObject *set)
+note_hash(const MgPlan *plan, MgPlanNode *node, int i, PyObject *key, Py_hash_t hash)
+{
+    if (hash_kind(plan, node->parts[2 * i], key) != HASH_PYTHON) {
+        return MG_OK;
+    }
+    if (node->places == NULL) {
+        Py_ssize_t size = node->part_count / 2 * (Py_ssize_t)sizeof(Py_hash_t);
+        node->places = PyBytes_FromStringAndSize(NULL, size);
+        if (node->places == NULL) {
+            return MG_ERR;
+        }
+        memset(PyBytes_AS_STRING(node->places), 0xff, (size_t)size); /* -1 is no hash */
+    }
+    ((Py_hash_t *)(void *)PyBytes_AS_STRING(node->places))[i] = hash;
+    return MG_OK;
+}
+
+/* dict[key] = value for the key in place `i` of a dict's node. MG_OK or MG_ERR. */
+static int
+set_item(const MgPlanNode *node, int i, PyObject *dict, PyObject *key, PyObject *value)
+{
+    Py_hash_t hash = node->places == NULL ? -1 : ((const Py_hash_t *)(void *)PyBytes_AS_STRING(node->places))[i];
+    if (hash != -1 && PyDict_Check(dict) && !PyODict_Check(dict)) {
+        return _PyDict_SetItem_KnownHash(dict, key, value, hash);
+    }
+    return PyDict_Check(dict) ? mg_shadow_set(dict, key, value) : PyObject_SetItem(dict, key, value);
+}
+
+/* Notes where a set has its items, if a set that is made of them has them elsewhere, or would run Python code. MG_OK or
+ * MG_ERR. */
+static int
+note_places(const MgPlan *plan, MgPlanNode *node, PyObject *set)
 {
     Py_ssize_t position = 0;
     PyObject *item;
     Py_hash_t hash;
-    while (_PySet_NextEntry(set, &position, &item, &hash)) {
-        if (!mg_is_plain_value(item)) { /* its hash may be another one next time */
+    int python = 0;
+    for (int i = 0; _PySet_NextEntry(set, &position, &item, &hash); i++) {
+        HashKind kind = i < node->part_count ? hash_kind(plan, node->parts[i], item) : HASH_OWN;
+        if (kind != HASH_PYTHON && !mg_is_plain_value(item)) { /* its hash may be another one next time */
             return MG_OK;
         }
+        python |= kind == HASH_PYTHON;
+    }
+    if (python) {
+        node->places = mg_set_places(set);
+        return node->places == NULL ? MG_ERR : MG_OK;
     }
     PyObject *places = mg_set_places(set);
     PyObject *items = places == NULL ? NULL : PySequence_Tuple(set);
@@ -235,7 +302,7 @@ add_set(MgPlanner *planner, PyObject *value)
     }
     if (node >= 0) {
         planner->plan->nodes[node].complete = 1;
-        return note_places(&planner->plan->nodes[node], value) < 0 ? -1 : node;
+        return note_places(planner->plan, &planner->plan->nodes[node], value) < 0 ? -1 : node;
     }
     return node;
 }
@@ -273,7 +340,8 @@ add_dict(MgPlanner *planner, PyObject *value, PyObject *dict, PyObject *type)
         if (is_half_made(planner->plan, planner->plan->nodes[node].parts[i])) {
             return refuse(planner, value);
         }
-        if (set_part(planner, node, i + 1, item) < 0) {
+        if (note_hash(planner->plan, &planner->plan->nodes[node], i / 2, key, walk.hash) < 0 ||
+            set_part(planner, node, i + 1, item) < 0) {
             return -1;
         }
     }
@@ -842,8 +910,7 @@ fill_dict(Build *context, const MgPlanNode *node, PyObject *dict)
         PyObject *key = build(context, node->parts[i]);
         PyObject *value = key == NULL ? NULL : build(context, node->parts[i + 1]);
         uint64_t tag = mg_dict_tag(dict);
-        if (value == NULL ||
-            (PyDict_CheckExact(dict) ? PyDict_SetItem(dict, key, value) : PyObject_SetItem(dict, key, value)) < 0) {
+        if (value == NULL || set_item(node, i / 2, dict, key, value) < 0) {
             return -1;
         }
         mg_tags_note(&context->tags, dict, tag);
@@ -869,7 +936,7 @@ fill_instance(Build *context, const MgPlanNode *node, PyObject *instance)
             PyObject *key = build(context, items->parts[i]);
             PyObject *value = key == NULL ? NULL : build(context, items->parts[i + 1]);
             uint64_t tag = mg_dict_tag(instance);
-            if (value == NULL || mg_shadow_set(instance, key, value) < 0) {
+            if (value == NULL || set_item(items, i / 2, instance, key, value) < 0) {
                 return -1;
             }
             mg_tags_note(&context->tags, instance, tag);

@@ -31,7 +31,7 @@ typedef struct {
     MgPlanKind kind;
     int index;        /* of a register or an output */
     PyObject *object; /* strong, or NULL */
-    PyObject *places; /* strong: where a set has its items; NULL if that is where they come by themselves */
+    PyObject *places; /* strong: where a set has its items, or hashes of a dict's keys; NULL if it need not know */
     int *parts;       /* owned: indices of other nodes */
     int part_count;
     int complete; /* an instance or set whose parts are all known, while the plan is made */

@@ -82,6 +82,14 @@ mg_set_items(PyObject *set)
     return items;
 }
 
+/* 1 for an item whose hash and comparison are C code. */
+static int
+is_plain(PyObject *item)
+{
+    return PyLong_CheckExact(item) || PyUnicode_CheckExact(item) || PyBytes_CheckExact(item) ||
+           PyFloat_CheckExact(item) || PyComplex_CheckExact(item);
+}
+
 PyObject *
 mg_set_places(PyObject *object)
 {
@@ -126,7 +134,8 @@ mg_set_fill(PyObject *object, PyObject *const *items, PyObject *bytes)
     Py_ssize_t next = 0;
     for (Py_ssize_t i = 0; i <= places->mask; i++) {
         if (places->places[i].kind == ITEM) {
-            Py_hash_t hash = PyObject_Hash(items[next++]);
+            PyObject *item = items[next++]; /* if it is no plain value, its hash is known to be the same */
+            Py_hash_t hash = is_plain(item) ? PyObject_Hash(item) : places->places[i].hash;
             if (hash != places->places[i].hash) {
                 return hash == -1 ? MG_ERR : 0;
             }
@@ -186,16 +195,26 @@ take_table(PyObject *object, PyObject *content)
 static int
 drop_others(PyObject *set, PyObject *wanted)
 {
-    PyObject *items = mg_set_items(set);
+    PyObject *items = mg_set_items(set), *item; /* they stay alive: nothing runs while one is dropped */
     int status = items == NULL ? MG_ERR : MG_OK;
-    for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(items); i++) {
-        PyObject *item = PyList_GET_ITEM(items, i), *found = PyDict_GetItemWithError(wanted, item);
+    Py_ssize_t position = 0;
+    Py_hash_t hash;
+    while (status == MG_OK && _PySet_NextEntry(set, &position, &item, &hash)) {
+        Py_INCREF(item);
+        PyObject *found = _PyDict_GetItem_KnownHash(wanted, item, hash);
         if (found != NULL && is_same_item(found, item)) {
-            status = PyDict_DelItem(wanted, item);
+            status = _PyDict_DelItem_KnownHash(wanted, item, hash);
         }
         else {
-            status = PyErr_Occurred() || PySet_Discard(set, item) < 0 ? MG_ERR : MG_OK;
+            status = PyErr_Occurred() ? MG_ERR : MG_OK;
+            PySetObject *table = (PySetObject *)set;
+            if (status == MG_OK && position - 1 <= table->mask && table->table[position - 1].key == item) {
+                table->table[position - 1] = (setentry){_PySet_Dummy, -1};
+                table->used--;
+                Py_DECREF(item); /* of the table */
+            }
         }
+        Py_DECREF(item);
     }
     Py_XDECREF(items);
     return status;
@@ -222,7 +241,15 @@ mg_set_become(PyObject *set, PyObject *content, PyObject *before)
         status = drop_others(set, wanted);
     }
     position = 0;
-    while (status == MG_OK && PyDict_Next(wanted, &position, &item, &value)) {
+    int python = 0;
+    while (!python && status == MG_OK && PyDict_Next(wanted, &position, &item, &value)) {
+        python = !is_plain(item);
+    }
+    if (python) { /* takes the hashes that the dict has */
+        status = _PySet_Update(set, wanted);
+    }
+    position = 0;
+    while (!python && status == MG_OK && PyDict_Next(wanted, &position, &item, &value)) {
         status = PySet_Add(set, item);
     }
     Py_XDECREF(wanted);
