@@ -6,7 +6,9 @@ import contextlib
 import itertools
 import logging
 import random
+import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -213,6 +215,19 @@ def _set_function_modes(modes: list[Any], device: tuple[Any, Any]) -> None:
     torch.utils._device.CURRENT_DEVICE = device[1]
 
 
+def _set_filters(entry: _core.Entry, filters: Any, content: list[Any]) -> None:
+    """Put back the filters of warnings, if the entry has guards on them.
+
+    If it has none they stay: modules that a backend imports have filters of their own, for as long as they live.
+    """
+    if warnings.filters is filters and filters == content:
+        return
+    if any(re.search(r"\.filters\b|\['filters'\]", guard) for guard in entry.guards()):
+        filters[:] = content
+        warnings.filters = filters
+        warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
 @contextlib.contextmanager
 def _kept_state(entry: _core.Entry) -> Iterator[None]:
     """Put back what compiling may change and the program would notice: random numbers, and settings.
@@ -227,6 +242,7 @@ def _kept_state(entry: _core.Entry) -> Iterator[None]:
         (name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")
     ]
     modes, device = _function_modes(), _default_device()
+    filters = warnings.filters, [*warnings.filters]
     numbers, generator = random.getstate(), torch.get_rng_state()
     settings = [
         (question, setter, question[0](*question[1:]))
@@ -246,6 +262,7 @@ def _kept_state(entry: _core.Entry) -> Iterator[None]:
         torch.set_default_dtype(dtype)
         torch._C._set_grad_enabled(grad)
         _set_function_modes(modes, device)
+        _set_filters(entry, *filters)
         for (tell, *args), setter, value in settings:
             if tell(*args) != value:
                 with contextlib.suppress(Exception):  # it may be out of reach from here

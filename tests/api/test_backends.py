@@ -578,6 +578,33 @@ def test_backend_that_changes_the_default_device(before, inside):
     assert torch.zeros(2).device.type == "cpu"
 
 
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize("how", ["insert", "replace"])
+def test_backend_that_changes_the_filters_of_warnings(how, read):
+    """They are put back only if captured code has read them: what a backend imports has filters of its own."""
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append(module)
+        if how == "insert":
+            warnings.simplefilter("ignore", category=ImportWarning, append=True)
+        else:
+            warnings.filters = [*warnings.filters, ("ignore", None, ImportWarning, None, 1)]
+        return module.forward
+
+    def f(x):
+        return x + 1, len(warnings.filters) if read else 0
+
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        compiled = magneto.compile(f, backend=backend)
+        expected = f(torch.ones(2))[1]
+        for _ in range(3):
+            assert compiled(torch.ones(2))[1] == expected
+        assert len(graphs) == 1
+        assert len(warnings.filters) == (0 if read else 1)
+
+
 def test_recursion_limit_is_no_guard_of_a_signature():
     """Inductor raises it, also when it compiles a backward graph, and for torch.compile: no reason to capture again."""
 
