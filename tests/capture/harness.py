@@ -183,6 +183,7 @@ class _Walk:
                 return "cell", "empty"
         if _is(value, type):
             skipped = {"__dict__", "__weakref__", "__doc__", "__module__", "__abstractmethods__", "_abc_impl"}
+            skipped.add("__slotnames__")  # copyreg keeps it for next time
             return "class", value.__qualname__, tuple(
                 (name, self(item)) for name, item in vars(value).items() if name not in skipped
             )  # fmt: skip
