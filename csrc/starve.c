@@ -117,9 +117,10 @@ is_refused(void)
         return 0;
     }
     state.made++;
-    int refused = state.first < 0 ? state.failed == 0 && is_new(walk.hash | 1)
-                                  : state.made >= state.first && state.made <= state.last;
-    if (refused && state.failed == 0) {
+    int is_first = state.failed == 0;
+    int refused =
+        is_first && state.first < 0 ? is_new(walk.hash | 1) : state.made >= state.first && state.made <= state.last;
+    if (refused && is_first) {
         state.failed = state.made;
         state.place_count = walk.count < PLACE_ROOM ? walk.count : PLACE_ROOM;
         memcpy(state.place, walk.addresses, sizeof(walk.addresses));

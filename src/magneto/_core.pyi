@@ -197,9 +197,10 @@ def shape_outcome(
     """What an operation gives, by its shape function; None if it has none for this."""
 
 def starve(first: int = 0, last: int = 0, /) -> tuple[int, int, tuple[int, ...]]:
-    """For tests, in builds with checks: let the allocations `first` to `last` of those that the core makes on this thread
-    fail, counted from 1; with -1 the first one at a place where none has failed yet; with 0 none. Gives how many it has
-    made since the last call, the number of the first that failed (0 if none did), and the addresses where that was."""
+    """For tests, in builds with checks: let the allocations `first` to `last` of those that the core makes on this
+    thread fail, counted from 1; with -1 the first one at a place where none has failed yet, and those after it up to
+    `last`; with 0 none. Gives how many it has made since the last call, the number of the first that failed (0 if none
+    did), and the addresses where that was."""
 
 def capturing() -> bool:
     """Whether a capture is under way on this thread."""
