@@ -177,14 +177,6 @@ mg_capture_free(MgCapture *capture)
     }
     mg_exit_clear(capture);
     mg_lazy_free(capture);
-    PyMem_Free(capture->snapshots);
-    PyMem_Free(capture->nodes);
-    PyMem_Free(capture->guards);
-    mg_table_free(&capture->records);
-    mg_table_free(&capture->views);
-    mg_table_free(&capture->guarded);
-    mg_table_free(&capture->inside);
-    mg_sources_free(&capture->sources);
     Py_XDECREF(capture->result);
     Py_XDECREF(capture->keep);
     Py_XDECREF(capture->ids);
@@ -199,7 +191,16 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->where);
     Py_XDECREF(capture->interrupt);
     Py_XDECREF(capture->symbols);
+    mg_sources_free(&capture->sources);
     mg_capture_current = outer;
+    /* only now: twins that go note that in their nodes, and those of sources go last */
+    PyMem_Free(capture->snapshots);
+    PyMem_Free(capture->nodes);
+    PyMem_Free(capture->guards);
+    mg_table_free(&capture->records);
+    mg_table_free(&capture->views);
+    mg_table_free(&capture->guarded);
+    mg_table_free(&capture->inside);
     mg_hook_release();
     mg_collections_release();
     /* objects from outside that captured code let go of: their finalizers run */

@@ -167,3 +167,17 @@ def test_a_block_around_a_break_is_left_without_memory() -> None:
             assert found is None or found.tolist() == [2, 2]
             if not failed:
                 break
+
+
+def test_a_capture_is_given_up_wherever_memory_ran_out() -> None:
+    compiled = magneto.compile(lambda x: (x * 3 - 1)[0], backend="eager")
+    for number in range(1, 1000):
+        magneto.reset()
+        _core.starve(number)
+        try:
+            found = compiled(torch.ones(2))
+        except MemoryError:
+            found = torch.tensor(2)
+        assert found.item() == 2
+        if _core.starve()[1] == 0:
+            break
