@@ -26,13 +26,16 @@ mg_kernels_init(void)
     return set == NULL ? MG_ERR : MG_OK;
 }
 
-/* 1 if a text says "aten/<name>.<overload>/<key>". */
+/* 1 if a text says "aten/<name>.<overload>/<key>", and the key is not that of tensors without data: torch itself registers
+ * such kernels when it is first asked for one. */
 static int
 is_of(const char *text, const char *name)
 {
     static const char space[] = "aten/";
     size_t length = strlen(name);
-    if (strncmp(text, space, sizeof(space) - 1) != 0 || strncmp(text + sizeof(space) - 1, name, length) != 0) {
+    const char *key = strrchr(text, '/');
+    if (key == NULL || strcmp(key, "/Meta") == 0 || strncmp(text, space, sizeof(space) - 1) != 0 ||
+        strncmp(text + sizeof(space) - 1, name, length) != 0) {
         return 0;
     }
     char end = text[sizeof(space) - 1 + length];

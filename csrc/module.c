@@ -16,6 +16,7 @@
 #include "trace.h"
 #include "wrapper.h"
 #include "aside.h"
+#include "world.h"
 
 PyDoc_STRVAR(interpret_doc, "interpret(func, /, *args, **kwargs)\n--\n\n"
                             "Call func with every Python frame below it, on this thread, executed by magneto.");
@@ -217,6 +218,19 @@ core_direct_calls(PyObject *module, PyObject *unused)
     return PyLong_FromUnsignedLongLong(mg_direct_count());
 }
 
+PyDoc_STRVAR(has_changed_doc, "has_changed(module, /)\n--\n\n"
+                              "Whether the code that this thread captures has changed an attribute of a module.");
+
+static PyObject *
+core_has_changed(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    MgCapture *capture = mg_capture_current;
+    PyObject *dict = PyModule_Check(argument) ? PyModule_GetDict(argument) : NULL;
+    MgRecord *record = capture == NULL || dict == NULL ? NULL : mg_world_record(capture, dict);
+    return PyBool_FromLong(record != NULL && (record->held != NULL || record->view != NULL));
+}
+
 PyDoc_STRVAR(inject_fault_doc, "inject_fault(step, /)\n--\n\n"
                                "For tests: let captures stop before their n-th instruction; 0 for never. "
                                "Return what it was before.");
@@ -413,6 +427,7 @@ static PyMethodDef core_methods[] = {
     {"ref", core_ref, METH_O, ref_doc},
     {"shape_outcome", core_shape_outcome, METH_VARARGS, shape_outcome_doc},
     {"direct_calls", core_direct_calls, METH_NOARGS, direct_calls_doc},
+    {"has_changed", core_has_changed, METH_O, has_changed_doc},
     {"inject_fault", core_inject_fault, METH_O, inject_fault_doc},
     {"starve", core_starve, METH_VARARGS, starve_doc},
     {"capturing", core_capturing, METH_NOARGS, capturing_doc},

@@ -227,5 +227,8 @@ def reasons() -> dict[str, tuple[str, str]]:
 def direct_calls() -> int:
     """For tests: how many operations of graphs were called in libtorch itself."""
 
+def has_changed(module: types.ModuleType, /) -> bool:
+    """Whether the code that this thread captures has changed an attribute of a module."""
+
 def inject_fault(step: int, /) -> int:
     """For tests: abort captures at their `step`-th instruction."""

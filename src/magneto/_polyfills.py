@@ -137,7 +137,7 @@ class Unrecorded(torch.profiler.record_function):
     def __enter__(self) -> Unrecorded:
         if torch._C._autograd._profiler_enabled():  # by now
             leave_graph("torch.profiler.record_function under a profiler")
-            super().__enter__()
+            super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *exception: Any) -> None:

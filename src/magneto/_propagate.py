@@ -304,12 +304,13 @@ def propagate(
 
 
 def _with_warnings(caught: list[Any], outcome: Any, *operation: Any) -> Any:
-    """The outcome of an operation that has warned. If it does so each time, the graph ends before it: the program may
-    look for the warning, which has the program's line. What is said once in a process is said now."""
+    """The outcome of an operation that has warned. If it does so each time, so it does when the graph runs; but where
+    captured code is inside `warnings.catch_warnings` it may look for the warning, and the graph ends before it. What is
+    said once in a process is said now."""
     with _caught_warnings() as again:
         _propagate(*operation)
     if again:
-        return f"?a warning: {again[0].message}"
+        return f"?a warning: {again[0].message}" if _core.has_changed(warnings) else outcome
     for one in caught:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     return outcome

@@ -533,7 +533,6 @@ def test_a_fork_while_another_thread_captures_leaves_collections_on() -> None:
     thread.start()
     try:
         assert inside.wait(60)
-        assert not gc.isenabled()
 
         def work() -> None:
             assert gc.isenabled()
