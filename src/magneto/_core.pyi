@@ -1,7 +1,7 @@
 """The C extension. Private: use the functions of `magneto` instead."""
 
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -227,7 +227,7 @@ def reasons() -> dict[str, tuple[str, str]]:
 def direct_calls() -> int:
     """For tests: how many operations of graphs were called in libtorch itself."""
 
-def has_changed(module: types.ModuleType, /) -> bool:
+def has_changed(module: ModuleType, /) -> bool:
     """Whether the code that this thread captures has changed an attribute of a module."""
 
 def inject_fault(step: int, /) -> int:

@@ -303,14 +303,20 @@ def propagate(
     return outcome
 
 
+def _are_warnings_seen() -> bool:
+    """Whether code may look for warnings: they are collected, or captured code has changed what becomes of them."""
+    shown = getattr(warnings._showwarnmsg_impl, "__module__", None) == "warnings"  # type: ignore[attr-defined]
+    plain = warnings.showwarning is warnings._showwarning_orig  # type: ignore[attr-defined]
+    return not (shown and plain) or _core.has_changed(warnings)
+
+
 def _with_warnings(caught: list[Any], outcome: Any, *operation: Any) -> Any:
     """The outcome of an operation that has warned. If it does so each time, so it does when the graph runs; but where
-    captured code is inside `warnings.catch_warnings` it may look for the warning, and the graph ends before it. What is
-    said once in a process is said now."""
+    somebody may look for the warning the graph ends before it. What is said once in a process is said now."""
     with _caught_warnings() as again:
         _propagate(*operation)
     if again:
-        return f"?a warning: {again[0].message}" if _core.has_changed(warnings) else outcome
+        return f"?a warning: {again[0].message}" if _are_warnings_seen() else outcome
     for one in caught:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     return outcome
