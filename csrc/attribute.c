@@ -10,6 +10,7 @@
 #include "rules.h"
 #include "shadow.h"
 #include "symbol.h"
+#include "trace.h"
 #include "world.h"
 #include "worldbase.h"
 
@@ -857,6 +858,18 @@ store_slot(MgCapture *capture, MgRecord *record, PyObject *name, PyObject *descr
     }
     if (record->slots == NULL && (record->slots = PyDict_New()) == NULL) {
         return MG_ERR;
+    }
+    if (PyDict_GetItemWithError(record->slots, descriptor) == NULL) { /* the first write lets go of the real value */
+        PyObject *old = PyErr_Occurred() ? NULL : Py_TYPE(descriptor)->tp_descr_get(descriptor, record->object, NULL);
+        if (old == NULL && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            return MG_ERR;
+        }
+        PyErr_Clear(); /* it was empty */
+        int status = mg_trace_replace(capture, old, 1);
+        Py_XDECREF(old);
+        if (status < 0) {
+            return MG_ERR;
+        }
     }
     return PyDict_SetItem(record->slots, descriptor, value != NULL ? value : mg_capture_deleted);
 }

@@ -536,6 +536,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
                 mg_record_name(capture, value, PyTuple_GET_ITEM(code->co_localsplusnames, oparg));
             }
             int status = mg_world_store_cell(capture, cell, value);
+            STOP_IF(status < 0);
             Py_DECREF(value);
             ERROR_IF(status < 0);
             DISPATCH();
@@ -555,7 +556,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
                 goto error;
             }
             Py_DECREF(value);
-            ERROR_IF(mg_world_store_cell(capture, cell, NULL) < 0);
+            int status = mg_world_store_cell(capture, cell, NULL);
+            STOP_IF(status < 0);
+            ERROR_IF(status < 0);
             DISPATCH();
         }
         PyObject *old = PyCell_GET(cell);

@@ -13,6 +13,7 @@
 #include "rules.h"
 #include "symbol.h"
 #include "world.h"
+#include "worldbase.h"
 #include "aside.h"
 
 long mg_trace_fault;
@@ -261,6 +262,48 @@ mg_trace_acts(MgCapture *capture, PyObject *object)
 {
     int room = LOOKED_AT;
     return acts(capture, object, &room);
+}
+
+/* What is looked for among all that goes with an object. */
+typedef struct {
+    MgCapture *capture;
+    int room;   /* for so many objects more */
+    int found;  /* one that does something then */
+    int shared; /* a shadow may have the first one, too */
+} Fall;
+
+/* A visitor of what has lost one reference: if it was the last one that is not the capture's own, it goes. */
+static int
+falls(PyObject *object, void *argument)
+{
+    Fall *fall = argument;
+    if (--fall->room <= 0) {
+        return 1;
+    }
+    MgRecord *record = Py_REFCNT(object) > 5 ? NULL : mg_world_find(fall->capture, object);
+    Py_ssize_t ours = record == NULL ? 0 : mg_torch_is_tensor(object) ? 3 : 1; /* a twin and a node may have a tensor */
+    ours += fall->shared;
+    fall->shared = 0;
+    if (Py_REFCNT(object) > 1 + ours) {
+        return 0;
+    }
+    if (acts_itself(object)) {
+        fall->found = 1;
+        return 1;
+    }
+    traverseproc traverse = PyObject_IS_GC(object) ? Py_TYPE(object)->tp_traverse : NULL;
+    return traverse == NULL ? 0 : traverse(object, falls, fall);
+}
+
+int
+mg_trace_replace(MgCapture *capture, PyObject *old, int is_shared)
+{
+    Fall fall = {.capture = capture, .room = LOOKED_AT, .shared = is_shared};
+    if (old != NULL && !mg_is_plain_value(old) && !mg_is_singleton(old)) {
+        falls(old, &fall);
+    }
+    /* the write is held back, but what happens to the old value is seen by what comes next */
+    return fall.found ? mg_capture_abort(capture, MG_REASON_REBUILD, "an object with a finalizer") : MG_OK;
 }
 
 int

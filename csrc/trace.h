@@ -44,6 +44,10 @@ int mg_trace_used(MgCapture *capture, PyObject *value);
 int mg_trace_misnames(MgCapture *capture);
 int mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot); /* what is in it will be dropped */
 
+/* MG_ERR, with the capture stopped, if code would run when an outside object lets go of `old` (borrowed, or NULL), which
+ * its shadow may have too. */
+int mg_trace_replace(MgCapture *capture, PyObject *old, int is_shared);
+
 /* 1 if code runs when an object goes, or (as far as one looks) with it an object from outside that it contains. */
 int mg_trace_acts(MgCapture *capture, PyObject *object);
 

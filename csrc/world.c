@@ -21,6 +21,7 @@
 #include "settable.h"
 #include "shadow.h"
 #include "symbol.h"
+#include "trace.h"
 #include "worldbase.h"
 
 #include <structmember.h>
@@ -960,10 +961,26 @@ mg_world_dict_get(MgCapture *capture, MgRecord *record, PyObject *key, PyObject 
     return *result == NULL ? -1 : 1;
 }
 
+/* A dict or cell is about to let go of what it really holds, if captured code has not written there before. */
+static int
+replace(MgCapture *capture, MgRecord *record, PyObject *key)
+{
+    PyObject *held = record->held == NULL ? NULL : PyDict_GetItemWithError(record->held, key);
+    if (held != NULL || PyErr_Occurred()) {
+        return held != NULL ? MG_OK : MG_ERR;
+    }
+    PyObject *old = record->kind == MG_KIND_CELL ? PyCell_GET(record->object)
+                    : PyDict_Check(record->object) && PyUnicode_CheckExact(key)
+                        ? PyDict_GetItemWithError(record->object, key)
+                        : NULL;
+    return PyErr_Occurred() ? MG_ERR : mg_trace_replace(capture, old, record->view != NULL);
+}
+
 int
 mg_world_dict_set(MgCapture *capture, MgRecord *record, PyObject *key, PyObject *value)
 {
-    if (record->view == NULL && record->held == NULL && (record->held = PyDict_New()) == NULL) {
+    if (replace(capture, record, key) < 0 ||
+        (record->view == NULL && record->held == NULL && (record->held = PyDict_New()) == NULL)) {
         return MG_ERR;
     }
     if (record->view == NULL && value != NULL && PyDict_GetItemWithError(record->held, key) == mg_capture_deleted &&
@@ -1428,6 +1445,24 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
     return mg_world_touch(capture, result);
 }
 
+/* The same for an item of a list or dict. */
+static int
+replace_item(MgCapture *capture, MgRecord *record, PyObject *key)
+{
+    PyObject *object = record->object;
+    if (!PyList_Check(object)) {
+        return PyDict_Check(object) ? replace(capture, record, key) : MG_OK;
+    }
+    Py_ssize_t size = PyList_GET_SIZE(object), index = PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : size;
+    if (index == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return MG_OK; /* an error, soon */
+    }
+    index = index < 0 ? index + size : index;
+    return index < 0 || index >= size ? MG_OK
+                                      : mg_trace_replace(capture, PyList_GET_ITEM(object, index), record->view != NULL);
+}
+
 int
 mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObject *value)
 {
@@ -1438,6 +1473,10 @@ mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObjec
     if (record != NULL && record->view == NULL && record->kind == MG_KIND_DICT && Py_TYPE(container) == &PyDict_Type &&
         mg_is_plain_value(key) && value != NULL) {
         return mg_world_dict_set(capture, record, key, value);
+    }
+    MgRecord *owner = record != NULL ? record : mg_world_record(capture, container);
+    if (owner != NULL && replace_item(capture, owner, key) < 0) {
+        return MG_ERR;
     }
     PyObject *exposed = mg_world_expose(capture, container);
     if (exposed == NULL || mg_world_guard_protocols(capture, exposed) < 0) {
