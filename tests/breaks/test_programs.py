@@ -37,8 +37,8 @@ for _module in (
 # What torch.compile puts into fewer graphs, or captures more of: how many graphs and operations it is here, and why.
 WORSE: dict[str, tuple[int, int, str]] = {
     "residual blocks with a gate on data": (
-        6,
-        19,
+        5,
+        18,
         "what follows a branch is captured with the next block: fewer graphs run, but there is one for each block",
     ),
     "assert that fails": (
@@ -209,7 +209,9 @@ COMPARED = [*list(PROGRAMS)[:: int(os.environ.get("MAGNETO_COMPARE_EVERY", "4"))
 @pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_captured_as_well_as_by_torch_compile(name: str) -> None:
     text, steps = PROGRAMS[name]
-    ours, theirs = count(magneto.compile, text, steps[0]), count(torch.compile, text, steps[0])
+    # theirs first: what they leave behind in the process has its part in how many graphs there are, see WORSE
+    theirs = count(torch.compile, text, steps[0])
+    ours = count(magneto.compile, text, steps[0])
     # a graph more than they have must hold an operation more than they capture
     as_good = ours.operations - theirs.operations >= max(0, ours.graphs - theirs.graphs)
     if name in WORSE:
