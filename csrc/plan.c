@@ -251,6 +251,23 @@ set_item(const MgPlanNode *node, int i, PyObject *dict, PyObject *key, PyObject 
     return PyDict_Check(dict) ? mg_shadow_set(dict, key, value) : PyObject_SetItem(dict, key, value);
 }
 
+enum { PLAIN_LEVELS = 4 };
+
+/* 1 if an item has the same hash in each call: a plain value, or a tuple of such. */
+static int
+has_plain_hash(PyObject *item, int levels)
+{
+    if (!PyTuple_CheckExact(item) || levels == 0) {
+        return mg_is_plain_value(item);
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(item); i++) {
+        if (!has_plain_hash(PyTuple_GET_ITEM(item, i), levels - 1)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* Notes where a set has its items, if a set that is made of them has them elsewhere, or would run Python code. MG_OK or
  * MG_ERR. */
 static int
@@ -262,7 +279,7 @@ note_places(const MgPlan *plan, MgPlanNode *node, PyObject *set)
     int python = 0;
     for (int i = 0; _PySet_NextEntry(set, &position, &item, &hash); i++) {
         HashKind kind = i < node->part_count ? hash_kind(plan, node->parts[i], item) : HASH_OWN;
-        if (kind != HASH_PYTHON && !mg_is_plain_value(item)) { /* its hash may be another one next time */
+        if (kind != HASH_PYTHON && !has_plain_hash(item, PLAIN_LEVELS)) { /* its hash may be another one next time */
             return MG_OK;
         }
         python |= kind == HASH_PYTHON;

@@ -383,8 +383,7 @@ _ONE_DTYPE = frozenset((
     "matmul", "__matmul__", "__rmatmul__", "imatmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "chain_matmul",
     "multi_dot", "tensordot", "einsum", "addmm", "addmm_", "addmv", "addmv_", "addbmm", "addbmm_", "baddbmm",
     "baddbmm_", "linear", "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-    "conv_transpose3d",
-    "convolution", "scaled_dot_product_attention",
+    "conv_transpose3d", "convolution",
 ))  # fmt: skip
 
 
@@ -395,7 +394,6 @@ def _has_one_dtype(kind: int, target: Any, fakes: list[torch.Tensor]) -> bool:
         name not in _ONE_DTYPE
         or len({fake.dtype for fake in fakes}) < 2
         or torch._C._is_any_autocast_enabled()
-        or (name == "scaled_dot_product_attention" and len(fakes) > 3)
     )
 
 

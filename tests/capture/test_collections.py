@@ -218,3 +218,17 @@ def f(x, key):
         kept.append(key)
     if made == "outside" and "SALT" not in text and "asked" not in text:
         assert all(key in space["BAG"] and key in space["TABLE"] for key in kept)
+
+
+def test_order_of_a_set_of_tuples() -> None:
+    differ = []
+    for number in range(40):
+        items = [(f"k{number}", 1), (f"m{number}", 2), (f"p{number}", (3, "a"))]
+
+        def program(x: torch.Tensor, items: list[object] = items) -> object:
+            return {1}.union(item for item in items), x + 1
+
+        compiled = magneto.compile(program, backend="eager")
+        expected = list(program(torch.ones(2))[0])
+        differ += [number for _ in range(2) if list(compiled(torch.ones(2))[0]) != expected]
+    assert differ == []
