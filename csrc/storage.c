@@ -15,6 +15,7 @@
 #include "storage.h"
 
 #include "alias.h"
+#include "aside.h"
 #include "layout.h"
 
 uintptr_t
@@ -24,12 +25,15 @@ mg_storage_of(PyObject *tensor)
         return (uintptr_t)mg_word_at(mg_tensor_impl(tensor), mg_tensor_layout.storage);
     }
     mg_collections_hold(); /* guards ask */
+    MgAside aside;
+    mg_aside_begin(&aside);
     PyObject *storage = PyObject_CallMethod(tensor, "untyped_storage", NULL);
     PyObject *address = storage == NULL ? NULL : PyObject_GetAttrString(storage, "_cdata");
     uintptr_t result = address == NULL ? 0 : (uintptr_t)PyLong_AsVoidPtr(address);
     mg_error_clear();
     Py_XDECREF(address);
     Py_XDECREF(storage);
+    mg_aside_end(&aside);
     mg_collections_release();
     return result;
 }
