@@ -11,7 +11,7 @@ PY      := $(VENV)/bin/python
 VARIANT ?= release
 SITE     = $(ROOT)/build/$(VARIANT)/site
 
-# Arguments of your own: make test-unit ARGS='-k generators', make conformance ARGS='test_dict test_set'.
+# Arguments of your own: make test-unit ARGS='-k generators' or ARGS=tests/call, make conformance ARGS='test_dict test_set'.
 ARGS    ?=
 # How long `make stress` runs, and where its random tests start: another place each time.
 MINUTES ?= 30
@@ -109,7 +109,7 @@ test: ## all that a change must pass: unit tests (release and debug build) and t
 	@$(MAKE) --no-print-directory test-conformance VARIANT=release
 
 test-unit: build ## pytest over tests/ (VARIANT=...)
-	$(RUN) -m pytest -q tests $(ARGS)
+	$(RUN) -m pytest -q $(if $(filter tests/%,$(ARGS)),,tests) $(ARGS)
 
 test-conformance: build ## CPython's own tests, the part that takes minutes (VARIANT=...)
 	$(RUN) -m magneto.testing.conformance --fast $(ARGS)
@@ -146,7 +146,7 @@ leaks: build ## run each test again and again, and look for what grows
 
 asan: VARIANT := asan
 asan: build ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	$(ASAN_STACK); $(ASAN_ENV) $(RUN) -m pytest -q tests --ignore=tests/leaks $(ARGS)
+	$(ASAN_STACK); $(ASAN_ENV) $(RUN) -m pytest -q $(if $(filter tests/%,$(ARGS)),,tests) --ignore=tests/leaks $(ARGS)
 	$(ASAN_STACK); $(ASAN_ENV) $(RUN) -m magneto.testing.conformance $(ASAN_MODULES)
 
 bench: build ## the benchmarks, as ratios
