@@ -235,6 +235,24 @@ mg_dict_iterator_place(PyObject *iterator, Py_ssize_t consumed, int changed)
 }
 
 int
+mg_frame_super(MgFrame *frame, PyObject **self, int *in_cell, PyObject **class_cell)
+{
+    PyCodeObject *code = frame->f_code;
+    *self = code->co_argcount == 0 ? NULL : frame->localsplus[0];
+    if (*self == NULL) {
+        return 0;
+    }
+    *in_cell = (PyBytes_AS_STRING(code->co_localspluskinds)[0] & CO_FAST_CELL) != 0;
+    for (int i = code->co_nlocalsplus - code->co_nfreevars; i < code->co_nlocalsplus; i++) {
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i), "__class__") == 0) {
+            *class_cell = frame->localsplus[i];
+            return *class_cell != NULL && PyCell_Check(*class_cell);
+        }
+    }
+    return 0;
+}
+
+int
 mg_code_prologue(PyCodeObject *code)
 {
     int count = 0;

@@ -121,6 +121,10 @@ void mg_trace_unwind(PyThreadState *tstate, MgFrame *frame);
  * which nobody else knows how to fill. */
 int mg_type_is_python(PyTypeObject *type);
 
+/* What super() without arguments reads of a frame that runs: its first argument, as *self, which is a cell that holds it if
+ * *in_cell is set, and the cell of the class. Borrowed. 1, or 0 where CPython would raise. */
+int mg_frame_super(MgFrame *frame, PyObject **self, int *in_cell, PyObject **class_cell);
+
 /* How many instructions a frame executes before the first of its body. */
 int mg_code_prologue(PyCodeObject *code);
 

@@ -965,6 +965,32 @@ do_id(MgCapture *capture, PyObject *callable, PyObject *value)
     return id;
 }
 
+/* super() without arguments: what CPython would read off the frame, past the world, is given to it. */
+static PyObject *
+do_super(MgCapture *capture, PyObject *callable)
+{
+    PyObject *self, *class_cell;
+    int in_cell;
+    MgFrame *frame = PyThreadState_Get()->cframe->current_frame;
+    if (frame == NULL || !mg_frame_super(frame, &self, &in_cell, &class_cell)) {
+        return PyObject_CallNoArgs(callable);
+    }
+    PyObject *parts[2] = {mg_world_load_cell(capture, class_cell), NULL};
+    if (parts[0] != NULL) {
+        parts[1] = in_cell ? mg_world_load_cell(capture, self) : Py_NewRef(self);
+    }
+    PyObject *result = NULL;
+    if (parts[1] != NULL) {
+        result = PyObject_Vectorcall(callable, parts, 2, NULL);
+    }
+    else if (!PyErr_Occurred()) { /* an empty cell: an error whose text tells which */
+        result = unknown_call(capture, callable);
+    }
+    Py_XDECREF(parts[0]);
+    Py_XDECREF(parts[1]);
+    return result;
+}
+
 /* ---- context managers of torch ---- */
 
 /* Sets the attributes in which a manager keeps what its __exit__ needs, in case the capture ends before that. */
@@ -1365,7 +1391,8 @@ call_special(MgCapture *capture, Rule rule, PyObject *callable, PyObject *const 
             return truth < 0 ? NULL : PyBool_FromLong(truth);
         }
         case RULE_SUPER:
-            return PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
+            return count == 0 && kwnames == NULL ? do_super(capture, callable)
+                                                 : PyObject_Vectorcall(callable, args, (size_t)count, kwnames);
         case RULE_INSTANCECHECK:
             return do_isinstance(capture, callable, args, count, kwnames, 1);
         case RULE_IS_COMPILING:

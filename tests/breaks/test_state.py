@@ -8,6 +8,21 @@ from capture import harness
 from magneto import _core
 
 PROGRAMS = {
+    "super() in a frame that starts behind a break, whose self is a cell": """
+class A:
+    def fill(self, d): self.__dict__.update(d)
+class B(A):
+    def fill(self, d):
+        super().fill(d)
+        self.get = lambda: self.w
+        print("filled")
+        self.r = [w + 1 for w in self.w]
+        return 0
+def f(x):
+    o, d = B(), {"w": [x, x * 2], "d": {"x": x}}
+    sorted([o], key=lambda o: o.fill(d))
+    return o.r, o.w, o.d, o.get()
+""",
     "autocast": """
 def f(x):
     with torch.autocast("cpu", dtype=torch.bfloat16):
