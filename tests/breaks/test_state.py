@@ -20,7 +20,7 @@ class B(A):
         return 0
 def f(x):
     o, d = B(), {"w": [x, x * 2], "d": {"x": x}}
-    sorted([o], key=lambda o: o.fill(d))
+    sorted([d], key=o.fill)
     return o.r, o.w, o.d, o.get()
 """,
     "autocast": """
