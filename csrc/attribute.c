@@ -3,6 +3,7 @@
  * Type, data descriptor, instance dict, other class attributes, __getattr__: what was found, and what was not found where
  * it was looked for first. Writes are held back in the record of the object or of its dict. */
 #include "except.h"
+#include "kinds.h"
 #include "control.h"
 #include "protocol.h"
 #include "record.h"
@@ -744,6 +745,11 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
         PyObject *result = exposed == NULL ? NULL : PyObject_GetAttr(exposed, name);
         Py_XDECREF(exposed);
         return result;
+    }
+    if (mg_is_bound_builtin(owner) && mg_is_twin(PyCFunction_GET_SELF(owner)) &&
+        PyUnicode_CompareWithASCIIString(name, "__qualname__") == 0) { /* has the name of the tensor's class in it */
+        mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);
+        return NULL;
     }
     if (type == &PySuper_Type && record != NULL) { /* what it is bound to can't be reached from it */
         mg_capture_abort(capture, MG_REASON_OPAQUE, "a super object");

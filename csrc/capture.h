@@ -152,6 +152,7 @@ struct MgCapture {
     int starved;           /* there was no memory for something that was taken for an answer; see mg_error_clear */
     PyObject *ids;         /* strong: a set of what id() gave for objects of this capture; NULL if it gave nothing */
     int addresses;         /* addresses of objects may have been read: by their default repr or hash */
+    int whole;             /* > 0 in a function that a break can't split: it is called again as a whole */
     int direct;            /* the next frame is called by captured code, not by C code */
     MgLazy *lazy;          /* owned: plain values that nobody has looked at yet */
     int lazy_count;

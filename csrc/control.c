@@ -318,7 +318,7 @@ mg_control_mark(PyObject *callable, PyObject **other)
     if ((PyObject *)Py_TYPE(callable) == control.scripted) { /* the function it was made of */
         PyObject **dict = _PyObject_GetDictPtr(callable);
         int found = dict != NULL && *dict != NULL && has_attribute(*dict, MG_STRING("_torchdynamo_inline"), other);
-        return found ? MG_MARK_REPLACED : MG_MARK_NONE;
+        return found ? MG_MARK_SCRIPTED : MG_MARK_NONE;
     }
     if (PyType_Check(callable) && ((PyTypeObject *)callable)->tp_flags & Py_TPFLAGS_HEAPTYPE) {
         PyTypeObject *type = (PyTypeObject *)callable;

@@ -14,6 +14,7 @@ typedef enum {
     MG_MARK_CONSTANT,  /* called during the capture; its result is taken for granted */
     MG_MARK_RECORDED,  /* one node of the graph */
     MG_MARK_REPLACED,  /* another function is called in its place */
+    MG_MARK_SCRIPTED,  /* a script: the function that it was made of may be called in its place, see script.h */
 } MgMark;
 
 /* Takes what magneto/_control.py gives: "judge", "flags", "refresh", "replaced", "ignored". */

@@ -220,6 +220,9 @@ mg_direct_find(const MgNode *node, MgDirect *direct)
     if (kind == MG_DIRECT_NONE || (kind == MG_DIRECT_POW && direct->number != 1)) {
         return;
     }
+    if (kind == MG_DIRECT_POW && (direct->value == 0 || direct->value == 1)) {
+        return; /* filled or copied by operations in place, which count as writes if no layer has them not counted */
+    }
     PyTypeObject *classes[] = {mg_torch.tensor, mg_torch.parameter};
     for (int i = 0; i < 2; i++) {
         if (_PyType_Lookup(classes[i], MG_STRING("add")) == NULL || classes[i]->tp_version_tag == 0) {

@@ -142,7 +142,8 @@ static int
 can_rebuild(MgCapture *capture, MgFrame *frame)
 {
     MgPlace place = mg_place_of(frame->f_code);
-    if (place == MG_PLACE_OWN || (capture->reason != MG_REASON_FAULT && place == MG_PLACE_LIBRARY)) {
+    if (capture->whole > 0 || place == MG_PLACE_OWN ||
+        (capture->reason != MG_REASON_FAULT && place == MG_PLACE_LIBRARY)) {
         return 0;
     }
     return frame->owner == FRAME_OWNED_BY_THREAD && (frame->f_code->co_flags & CO_OPTIMIZED) != 0 &&

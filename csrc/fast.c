@@ -287,7 +287,7 @@ plan_step(Maker *maker, int i)
             plan->group = base->group;
             break;
         case MG_SOURCE_METHOD:
-            plan->pinned = base->pinned && PyMethod_Check(owner);
+            plan->pinned = base->pinned && (PyMethod_Check(owner) || PyCFunction_Check(owner));
             plan->group = base->group;
             break;
         case MG_SOURCE_SET_ITEM:

@@ -21,20 +21,18 @@ typedef enum {
 
 /* Single types; strong, NULL before the tables are there. */
 extern struct MgKinds {
-    PyTypeObject *partial;         /* functools.partial */
-    PyTypeObject *lru_cache;       /* what functools.lru_cache gives, */
-    PyTypeObject *lru_link;        /* and what its cache holds if it has a limit */
-    PyTypeObject *key_wrapper;     /* what functools.cmp_to_key gives */
-    PyTypeObject *attrgetter;      /* of the module operator */
-    PyTypeObject *itemgetter;      /* the same */
-    PyTypeObject *methodcaller;    /* the same */
-    PyTypeObject *tuple_getter;    /* a field of a namedtuple */
-    PyTypeObject *cached_property; /* functools.cached_property */
-    PyTypeObject *union_type;      /* of X | Y */
-    PyTypeObject *tensor_type;     /* the metaclass of torch.FloatTensor and its kin */
-    PyTypeObject *device_context;  /* the mode that torch.device enters */
-    PyTypeObject *qscheme;         /* torch.qscheme */
-    PyTypeObject *autograd_node;   /* of a node of autograd's graphs that is none of Python's */
+    PyTypeObject *partial;                                /* functools.partial */
+    PyTypeObject *lru_cache;                              /* what functools.lru_cache gives, */
+    PyTypeObject *lru_link;                               /* and what its cache holds if it has a limit */
+    PyTypeObject *key_wrapper;                            /* what functools.cmp_to_key gives */
+    PyTypeObject *attrgetter, *itemgetter, *methodcaller; /* of the module operator */
+    PyTypeObject *tuple_getter;                           /* a field of a namedtuple */
+    PyTypeObject *cached_property;                        /* functools.cached_property */
+    PyTypeObject *union_type;                             /* of X | Y */
+    PyTypeObject *tensor_type;                            /* the metaclass of torch.FloatTensor and its kin */
+    PyTypeObject *device_context;                         /* the mode that torch.device enters */
+    PyTypeObject *qscheme;                                /* torch.qscheme */
+    PyTypeObject *autograd_node;                          /* of a node of autograd's graphs that is none of Python's */
 } mg_kinds;
 
 /* Takes the tables that it knows. MG_OK or MG_ERR. */
@@ -48,6 +46,14 @@ int mg_kinds_is_quiet(PyObject *object);
 
 /* 1 if the hash of an object is made by a Python function of its class: it may do anything. Runs no code. */
 int mg_kinds_hashes_in_python(PyObject *object);
+
+/* 1 for a builtin method that is bound to an object: list.append of a list. */
+static inline int
+mg_is_bound_builtin(PyObject *object)
+{
+    PyObject *self = PyCFunction_Check(object) ? PyCFunction_GET_SELF(object) : NULL;
+    return self != NULL && !PyModule_Check(self) && !PyType_Check(self);
+}
 
 /* 1 for a functools.partial, but not for one of a subclass. */
 static inline int

@@ -518,6 +518,24 @@ add_call(MgPlanner *planner, PyObject *value, PyObject *callable, PyObject *part
     return node < 0 || set_part(planner, node, 0, part) < 0 ? -1 : node;
 }
 
+/* A scalar of numpy's: one from outside is passed on, and what captured code computes is another object at each call. */
+static int
+add_scalar(MgPlanner *planner, PyObject *value)
+{
+    const MgSources *sources = &planner->capture->sources;
+    for (int i = 0; i < sources->count; i++) {
+        if (sources->items[i]->view == value) {
+            return add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_SOURCE, .index = sources->items[i]->id});
+        }
+    }
+    int node = add_compound(planner, value, MG_PLAN_CALL, (PyObject *)Py_TYPE(value), 1);
+    int part = node < 0 ? -1 : add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_CONST, .object = value});
+    if (part >= 0) {
+        planner->plan->nodes[node].parts[0] = part;
+    }
+    return part < 0 ? -1 : node;
+}
+
 enum { FUNCTION_PARTS = 7 };
 
 /* What a function has of its own, besides its cells. */
@@ -652,14 +670,6 @@ is_iterator(PyObject *value)
            type == &PyDictIterItem_Type || type == &PySetIter_Type || type == &PyUnicodeIter_Type;
 }
 
-/* 1 for a builtin method that is bound to an object: list.append of a list. */
-static int
-is_bound_builtin(PyObject *value)
-{
-    PyObject *self = PyCFunction_Check(value) ? PyCFunction_GET_SELF(value) : NULL;
-    return self != NULL && !PyModule_Check(self) && !PyType_Check(self);
-}
-
 static int
 is_constant(const MgCapture *capture, PyObject *value)
 {
@@ -676,7 +686,7 @@ is_constant(const MgCapture *capture, PyObject *value)
         return 1;
     }
     if (PyCFunction_Check(value)) {
-        return !is_bound_builtin(value);
+        return !mg_is_bound_builtin(value);
     }
     if (type == &PySlice_Type || type == &PyDictProxy_Type || type == &PyProperty_Type || type == mg_kinds.partial ||
         mg_is_getter(type)) {
@@ -799,6 +809,9 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
     if (mg_is_number(value)) {
         return add_number(planner, value);
     }
+    if (record == NULL && mg_rules_is_value_type(type)) {
+        return add_scalar(planner, value);
+    }
     if ((record != NULL && record->kind == MG_KIND_CONSTANT) || is_constant(capture, value)) {
         int found = capture->ids == NULL ? 0 : has_id(capture, value);
         if (found != 0) {
@@ -846,7 +859,7 @@ mg_plan_add(MgPlanner *planner, PyObject *value)
                    ? -1
                    : node;
     }
-    if (is_bound_builtin(value)) {
+    if (mg_is_bound_builtin(value)) {
         PyCFunctionObject *function = (PyCFunctionObject *)value;
         PyObject *unbound = PyCFunction_NewEx(function->m_ml, NULL, function->m_module);
         int node = unbound == NULL ? -1 : add_compound(planner, value, MG_PLAN_BOUND, unbound, 1);

@@ -1607,6 +1607,17 @@ is_method(PyObject *found)
            Py_IS_TYPE(found, &PyClassMethod_Type);
 }
 
+/* A method of a tensor, as `x.add` gives it: of C code a builtin that is bound to it. New. */
+static PyObject *
+bind_method(MgCapture *capture, PyObject *object, PyObject *name, PyObject *found)
+{
+    if (Py_IS_TYPE(found, &PyStaticMethod_Type) || Py_IS_TYPE(found, &PyClassMethod_Type)) {
+        return mg_world_getattr(capture, (PyObject *)mg_tensor_class_of(mg_twin_of(object)), name);
+    }
+    PyObject *tensor = mg_twin_original(object); /* two that are bound to one tensor are equal */
+    return Py_TYPE(found)->tp_descr_get(found, tensor, (PyObject *)Py_TYPE(tensor));
+}
+
 /* The gradient of a leaf: another outside tensor, or None. */
 static PyObject *
 read_grad(MgCapture *capture, MgTwin *twin)
@@ -1681,7 +1692,7 @@ mg_record_getattr(MgCapture *capture, PyObject *object, PyObject *name)
         return NULL;
     }
     if (is_method(found)) {
-        return PyMethod_New(found, object);
+        return bind_method(capture, object, name, found);
     }
     if (Py_TYPE(found)->tp_descr_get == NULL) { /* a plain value on the class */
         return Py_NewRef(found);

@@ -19,6 +19,7 @@
 #include "reserve.h"
 #include "registry.h"
 #include "route.h"
+#include "script.h"
 #include "stance.h"
 #include "symbol.h"
 #include "world.h"
@@ -236,7 +237,8 @@ mg_rules_configure(PyObject *tables)
         mg_symbol_configure(symbols);
     }
     PyObject *calls = PyDict_GetItemString(tables, "calls");
-    return calls != NULL && take_calls(calls) < 0 ? MG_ERR : mg_control_configure(tables);
+    return mg_script_configure(tables) < 0 || (calls != NULL && take_calls(calls) < 0) ? MG_ERR
+                                                                                       : mg_control_configure(tables);
 }
 
 static Rule
@@ -622,6 +624,9 @@ tells_inside(MgCapture *capture, PyObject *value, int hashed)
     PyTypeObject *type = Py_TYPE(value);
     if (type == &PyTuple_Type || (!hashed && (type == &PyList_Type || type == &PyDict_Type))) {
         return holds_inside(capture, value, hashed);
+    }
+    if (mg_is_bound_builtin(value)) { /* the address of what it is bound to */
+        return mg_is_twin(PyCFunction_GET_SELF(value)) || mg_world_record(capture, value) == NULL;
     }
     int tensor = mg_is_twin(value);
     if (tensor ? !hashed
@@ -1740,13 +1745,21 @@ call_marked(MgCapture *capture, int mark, PyObject *other, PyObject *callable, P
             return call_constant(capture, callable, args, count, kwnames);
         case MG_MARK_RECORDED:
             return call_special(capture, RULE_RECORD, callable, args, count, kwnames);
+        case MG_MARK_SCRIPTED: {
+            int fits = mg_script_fits(callable, args, count, kwnames);
+            if (fits <= 0) {
+                return fits < 0 ? NULL : refuse_call(capture, MG_REASON_SKIPPED_CALL, callable, args, count);
+            }
+        }
+            /* fall through */
         case MG_MARK_REPLACED: {
             MgRecord *record = mg_world_record(capture, callable);
             if (record != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
                 return NULL;
             }
             Py_INCREF(other);
-            PyObject *result = mg_rules_call(capture, other, args, nargsf, kwnames);
+            PyObject *result =
+                (mark == MG_MARK_SCRIPTED ? mg_script_call : mg_rules_call)(capture, other, args, nargsf, kwnames);
             Py_DECREF(other);
             return result;
         }
@@ -1837,12 +1850,9 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         }
         if (self != NULL && !PyModule_Check(self) && !PyType_Check(self)) { /* list.append bound to a list */
             if (mg_is_twin(self)) {
-                PyObject *name = mg_aside_getattr(callable, MG_STRING("__name__"));
-                PyObject *method = name == NULL ? NULL : PyObject_GetAttr((PyObject *)mg_torch.tensor, name);
-                Py_XDECREF(name);
-                PyObject *result = method == NULL ? NULL : call_with_self(capture, method, self, args, count, kwnames);
-                Py_XDECREF(method);
-                return result;
+                PyObject *method = mg_torch_method_of(callable);
+                return method == NULL ? unknown_call(capture, callable)
+                                      : call_with_self(capture, method, self, args, count, kwnames);
             }
             PyTypeObject *owner = Py_TYPE(self); /* the C type that the method is of */
             while (owner->tp_flags & Py_TPFLAGS_HEAPTYPE && owner->tp_base != NULL &&

@@ -161,8 +161,9 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
         case MG_SOURCE_FUNCTION:
             return function_part(base, source->index);
         case MG_SOURCE_METHOD:
-            if (!PyMethod_Check(base)) {
-                return NULL;
+            if (!PyMethod_Check(base)) { /* of a builtin that is bound to a tensor, too */
+                PyObject *method = mg_torch_method_of(base);
+                return method == NULL || source->index == 0 ? method : PyCFunction_GET_SELF(base);
             }
             return source->index == 0 ? PyMethod_GET_FUNCTION(base) : PyMethod_GET_SELF(base);
         case MG_SOURCE_SET_ITEM:

@@ -253,6 +253,21 @@ mg_torch_is_negative(PyObject *tensor)
 }
 
 PyObject *
+mg_torch_method_of(PyObject *bound)
+{
+    if (!PyCFunction_Check(bound) || PyCFunction_GET_SELF(bound) == NULL ||
+        !mg_torch_is_tensor(PyCFunction_GET_SELF(bound))) {
+        return NULL;
+    }
+    PyMethodDef *definition = ((PyCFunctionObject *)bound)->m_ml;
+    PyObject *method = PyDict_GetItemString(mg_torch.base->tp_dict, definition->ml_name);
+    return method != NULL && Py_IS_TYPE(method, &PyMethodDescr_Type) &&
+                   ((PyMethodDescrObject *)method)->d_method == definition
+               ? method
+               : NULL;
+}
+
+PyObject *
 mg_torch_dtype_object(PyObject *tensor, int32_t dtype)
 {
     if (dtype < 0 || dtype >= DTYPES) {

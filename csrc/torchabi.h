@@ -21,10 +21,7 @@ typedef struct {
     PyTypeObject *base;      /* torch._C.TensorBase */
     PyTypeObject *parameter; /* torch.nn.Parameter */
     PyTypeObject *size;      /* torch.Size */
-    PyTypeObject *dtype;
-    PyTypeObject *device;
-    PyTypeObject *layout;
-    PyTypeObject *memory_format;
+    PyTypeObject *dtype, *device, *layout, *memory_format;
     PyObject *make_subclass; /* torch.Tensor._make_subclass */
     PyObject *empty_meta;    /* a meta tensor that all twins share */
     PyObject *strided;       /* torch.strided */
@@ -56,11 +53,13 @@ int mg_torch_views_leaf(PyObject *tensor);
 PyObject *mg_torch_grad(PyObject *tensor);
 
 /* 1 or 0: the values are the conjugates, or the negatives, of what the memory holds. */
-int mg_torch_is_conjugate(PyObject *tensor);
-int mg_torch_is_negative(PyObject *tensor);
+int mg_torch_is_conjugate(PyObject *tensor), mg_torch_is_negative(PyObject *tensor);
 
 /* 1 or 0, as is_leaf. */
 int mg_torch_is_leaf(PyObject *tensor);
+
+/* The method of torch._C.TensorBase that a builtin (`x.add`) binds; borrowed. NULL without an exception if it binds none. */
+PyObject *mg_torch_method_of(PyObject *bound);
 
 /* A function or variable of libtorch by its symbol, or NULL. */
 void *mg_torch_symbol(const char *name);

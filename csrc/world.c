@@ -185,6 +185,9 @@ kind_of(PyObject *object, MgSource *source)
     if (mg_torch_is_tensor(object)) {
         return MG_KIND_TENSOR;
     }
+    if (mg_torch_method_of(object) != NULL) {
+        return MG_KIND_METHOD;
+    }
     if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) != NULL &&
         mg_shadow_base(Py_TYPE(PyCFunction_GET_SELF(object))) != NULL) {
         return MG_KIND_OPAQUE; /* what it is bound to may be seen as another object */
@@ -295,7 +298,7 @@ reach_tensor(MgCapture *capture, MgRecord *record)
     return capture->quiet == 0 && is_input_when_read(record->source) ? mg_record_input(capture, view) : MG_OK;
 }
 
-/* A bound method from outside: an inside one over views of its parts. */
+/* A bound method from outside, or a builtin that is bound to a tensor: an inside one over views of its parts. */
 static int
 reach_method(MgCapture *capture, MgRecord *record)
 {
@@ -304,13 +307,22 @@ reach_method(MgCapture *capture, MgRecord *record)
     MgSource *function_source = mg_source_get(&capture->sources, MG_SOURCE_METHOD, source, NULL, 0);
     MgSource *self_source = mg_source_get(&capture->sources, MG_SOURCE_METHOD, source, NULL, 1);
     if (function_source == NULL || self_source == NULL ||
-        mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)&PyMethod_Type) < 0 ||
+        mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)Py_TYPE(method)) < 0 ||
         mg_depth_enter(capture) < 0) {
         return MG_ERR;
     }
-    PyObject *function = mg_world_reach(capture, PyMethod_GET_FUNCTION(method), function_source);
-    PyObject *self = function == NULL ? NULL : mg_world_reach(capture, PyMethod_GET_SELF(method), self_source);
-    PyObject *view = self == NULL ? NULL : PyMethod_New(function, self);
+    PyObject *builtin = mg_torch_method_of(method);
+    PyObject *function =
+        mg_world_reach(capture, builtin != NULL ? builtin : PyMethod_GET_FUNCTION(method), function_source);
+    PyObject *bound = builtin != NULL ? PyCFunction_GET_SELF(method) : PyMethod_GET_SELF(method);
+    PyObject *self = function == NULL ? NULL : mg_world_reach(capture, bound, self_source);
+    PyObject *view = NULL;
+    if (self != NULL && builtin == NULL) {
+        view = PyMethod_New(function, self);
+    }
+    else if (self != NULL) {
+        view = PyMethodDescr_Type.tp_descr_get(function, self, (PyObject *)Py_TYPE(self));
+    }
     Py_XDECREF(function);
     Py_XDECREF(self);
     mg_depth_leave(capture);

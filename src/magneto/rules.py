@@ -35,7 +35,7 @@ from torch._C import _TorchDispatchModeKey as TorchDispatchModeKey
 from torch.nn import attention
 from torch.utils._device import DeviceContext
 
-from magneto import _control, _core, _polyfills
+from magneto import _control, _core, _polyfills, _scripts
 from magneto._config import config
 
 
@@ -664,6 +664,7 @@ def tables() -> dict[str, Any]:
         "setters": _SETTERS,
         "polyfills": _POLYFILLS,
         "scripted": torch.jit.ScriptFunction,
+        "is_as_written": _scripts.is_as_written,
         "stand_ins": {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128},
         "kinds": _kinds(),
         "abc_check": abc.ABCMeta.__instancecheck__,

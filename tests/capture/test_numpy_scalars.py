@@ -154,3 +154,21 @@ def test_operations_with_it(scalar: Any, dtype: str, shape: str) -> None:
             if found != wanted:
                 wrong.append((name, found, wanted))
     assert wrong == []
+
+
+def test_which_object_a_result_is() -> None:
+    given = np.float64(1.5)
+
+    def f(n: Any) -> Any:
+        m = n + 1
+        return m, n, [m, m], np.int64(3) + 2, np.longdouble(1) / 3, max(n, m), np.bool_(True) & np.bool_(True)
+
+    def results(function: Callable[[Any], Any]) -> Any:
+        a, b = function(given), function(given)
+        same = [left is right for left, right in zip(a, b, strict=True)]
+        return repr((a, b)), same, a[1] is given, a[2][0] is a[2][1] is a[0] is a[5]
+
+    compiled = magneto.compile(f, backend="eager")
+    assert results(compiled) == results(f)
+    another = np.float64(1.5)
+    assert compiled(another)[1] is another
