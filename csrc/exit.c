@@ -18,6 +18,7 @@
 #include "reserve.h"
 #include "trace.h"
 #include "world.h"
+#include "worldbase.h"
 
 static __thread struct {
     MgExit *exit; /* strong: to be taken by the next frame of its function */
@@ -52,12 +53,14 @@ mg_exit_clear(MgCapture *capture)
 /* Stands for what a slot of the root has in it already, and keeps. */
 PyObject mg_exit_own = {.ob_refcnt = 1, .ob_type = &PyBaseObject_Type};
 
-/* 1 if the program can tell when the last reference to an object goes; containers may hold such an object. So may
- * addresses of a tensor's memory, and parts of its graph that autograd does not keep alive. */
+/* 1 if the program can tell when a reference to an object goes: by what happens with the last one, by a count (an array is
+ * not resized while somebody else has it), by addresses of a tensor's memory, by parts of its graph that autograd does not
+ * keep alive; and if it holds such an object. */
 static int
 is_missed(PyObject *object)
 {
-    return PyObject_IS_GC(object) && !PyFunction_Check(object) && !PyType_Check(object) && !PyModule_Check(object);
+    return !mg_is_plain_value(object) && !mg_is_singleton(object) && !PyFunction_Check(object) &&
+           !PyType_Check(object) && !PyModule_Check(object);
 }
 
 /* 1 if a slot of the root still has in it what it had when the capture began. */

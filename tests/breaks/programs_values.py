@@ -10,6 +10,16 @@ def f(x):
     y = x + 1
     print("hello")
     return y * 2 - x
+### arrays that other locals share are not resized
+import numpy
+def f(x):
+    a = numpy.zeros((2, 2))
+    t = torch.from_numpy(a)
+    try:
+        a.resize((5, 5))
+    except ValueError as e:
+        return x + 1, str(e)
+    return x
 ### print first
 def f(x):
     print("start")
