@@ -346,7 +346,7 @@ static int
 has_used_tensors(const MgCapture *capture)
 {
     for (int i = 0; i < capture->node_count; i++) {
-        if (!mg_record_is_repeatable(&capture->nodes[i])) {
+        if (!mg_record_is_repeatable(capture->nodes, i)) {
             return 1;
         }
     }

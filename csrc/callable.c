@@ -225,6 +225,58 @@ ending_clear(Ending *ending)
     Py_CLEAR(ending->entry);
 }
 
+/* The hooks that get the tensors which are saved for backward: a tuple, or None. New. */
+static PyObject *
+saving_hooks(void)
+{
+    static PyObject *top; /* strong */
+    if (top == NULL) {
+        top = mg_aside_find("torch._C._autograd", "_top_saved_tensors_default_hooks");
+    }
+    PyObject *yes = Py_True;
+    return top == NULL ? NULL : mg_aside_call(top, &yes, 1);
+}
+
+/* 1 if something gets the tensors that are saved for backward: it would get them twice. 0 or -1. */
+static int
+has_any_saving_hooks(void)
+{
+    PyObject *hooks = saving_hooks();
+    int found = hooks == NULL ? -1 : hooks != Py_None;
+    Py_XDECREF(hooks);
+    return found;
+}
+
+/* What a backend made of a graph has raised. Which operation of the program that was, only our own replay can tell: it runs
+ * the graph once more, if that does nothing but give results. 3 with ending->failure and the exception of the operation;
+ * or -1 with that of the backend. */
+static int
+replay_compiled(MgEntry *entry, PyObject *const *arguments, Ending *ending)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    ending->failure = (MgFailure){0};
+    int failed = -1, good = entry->symbols == NULL && PyErr_GivenExceptionMatches(type, PyExc_Exception) &&
+                            mg_deopt_is_repeatable(entry, 0, entry->node_count - 1) && has_any_saving_hooks() == 0;
+    MgRegisters registers = {.values = good ? mg_guard_take_room(&entry->guards) : NULL};
+    if (registers.values != NULL && mg_guard_run(&entry->guards, arguments, &registers, &failed) == 1) {
+        (void)mg_entry_replay(entry, &registers, &ending->failure);
+    }
+    if (registers.values != NULL) {
+        mg_guard_give_room(&entry->guards, registers.values);
+    }
+    if (ending->failure.values == NULL || !PyErr_ExceptionMatches(PyExc_Exception)) {
+        mg_replay_forget(&ending->failure);
+        PyErr_Restore(type, value, traceback); /* clears any other */
+        return -1;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    ending->entry = (MgEntry *)Py_NewRef((PyObject *)entry);
+    return 3;
+}
+
 /* Tries an entry of a list: 1 with its result, or NULL and *ending; 0 if it does not fit, 2 if the entries changed
  * meanwhile, 3 if an operation of its graph has raised, -1. */
 static int
@@ -258,6 +310,9 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
         if (MG_UNLIKELY(ending->failure.values != NULL)) {
             ending->entry = (MgEntry *)Py_NewRef((PyObject *)entry);
             good = 3;
+        }
+        else if (MG_UNLIKELY(ending->failure.is_compiled)) {
+            good = replay_compiled(entry, arguments, ending);
         }
         if (MG_UNLIKELY(start != 0)) {
             entry->profile.whole += mg_entry_clock() - start;
@@ -837,8 +892,8 @@ deoptimise(MgCompiled *self, const Subject *subject, PyObject *const *arguments,
     Py_XDECREF(stop);
     PyErr_Clear(); /* the operation's is the one to be told of */
     if (done == 0) {
-        int repeats =
-            PyErr_GivenExceptionMatches(error, PyExc_Exception) && mg_deopt_is_repeatable(entry, &ending->failure, 0);
+        int repeats = PyErr_GivenExceptionMatches(error, PyExc_Exception) &&
+                      mg_deopt_is_repeatable(entry, 0, ending->failure.node);
         done = repeats ? 0 : -1;
     }
     if (done < 0) {
@@ -887,11 +942,7 @@ is_strict(MgStance stance)
 static int
 has_saving_hooks(void)
 {
-    static PyObject *top; /* strong */
-    if (top == NULL) {
-        top = mg_aside_find("torch._C._autograd", "_top_saved_tensors_default_hooks");
-    }
-    PyObject *yes = Py_True, *hooks = top == NULL ? NULL : mg_aside_call(top, &yes, 1);
+    PyObject *hooks = saving_hooks();
     PyObject *pack = hooks != NULL && PyTuple_Check(hooks) ? PyTuple_GET_ITEM(hooks, 0) : NULL;
     PyObject *module = pack != NULL && PyFunction_Check(pack) ? ((PyFunctionObject *)pack)->func_module : NULL;
     const char *name = module != NULL && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : NULL;

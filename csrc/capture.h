@@ -75,6 +75,9 @@ typedef struct {
 
 typedef enum { MG_NODE_INPUT, MG_NODE_FUNCTION, MG_NODE_METHOD } MgNodeKind;
 
+/* Whether an operation can be run once more, see mg_record_is_repeatable. */
+typedef enum { MG_REPEATS_UNKNOWN, MG_REPEATS, MG_REPEATS_NOT } MgRepeats;
+
 /* One operation of the recording. */
 typedef struct {
     MgNodeKind kind;
@@ -89,9 +92,11 @@ typedef struct {
     PyObject *name;     /* strong: the name of the variable it was first stored in, or NULL */
     PyObject *bindings; /* strong: where symbols come first in its result, for a backend; or NULL */
     int users;
-    int writes; /* it writes to memory that tensors from outside may share */
-    int leaves; /* it leaves one of torch's context managers, which the node that it is given has entered */
-    int alive;  /* captured code could reach its value until there were so many nodes; 0 for the whole capture */
+    int writes;   /* it writes to memory that tensors from outside may share */
+    int is_state; /* it changes torch's state, and nothing else */
+    int leaves;   /* it leaves one of torch's context managers, which the node that it is given has entered */
+    int alive;    /* captured code could reach its value until there were so many nodes; 0 for the whole capture */
+    MgRepeats repeats;
 } MgNode;
 
 /* A live frame at a break, taken while the capture unwinds. */

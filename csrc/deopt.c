@@ -8,7 +8,7 @@
  * applied, and the innermost frame raises the error where eager raises it: the program's own handlers get it.
  *
  * Where no frame can be made at that instruction (C code lies in between), the entry stops at an earlier one. If all
- * operations since then are harmless, the instruction is executed once more; else it raises the error. */
+ * operations since then can be repeated, the instruction is executed once more; else it raises the error. */
 #include "deopt.h"
 
 #include "record.h"
@@ -29,27 +29,24 @@ mg_deopt_metas(const MgEntry *entry, const MgFailure *failure, MgTable *metas)
 }
 
 int
-mg_deopt_is_repeatable(const MgEntry *entry, const MgFailure *failure, int first)
+mg_deopt_is_repeatable(const MgEntry *entry, int first, int last)
 {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
     int good = 1;
-    for (int i = first; good && i <= failure->node; i++) {
-        good = mg_record_is_repeatable(&entry->nodes[i]);
+    for (int i = first; good && i <= last; i++) {
+        good = mg_record_is_repeatable(entry->nodes, i);
     }
-    PyErr_Restore(type, value, traceback);
     return good;
 }
 
 /* ---- entries that stop where an operation raised ---- */
 
 /* How many nodes of an entry that stops were recorded before the break: the rest leave torch's context managers, or are
- * inputs that only its plan needs. */
+ * what only its plan needs: inputs, and numbers as tensors (mg_record_scalar), which no code has recorded. */
 static int
 count_recorded(const MgEntry *stop)
 {
     int count = stop->node_count - stop->manager_count;
-    while (count > 0 && stop->nodes[count - 1].kind == MG_NODE_INPUT) {
+    while (count > 0 && stop->nodes[count - 1].stack == NULL) {
         count--;
     }
     return count;
@@ -59,7 +56,7 @@ count_recorded(const MgEntry *stop)
 static int
 is_prefix(const MgEntry *entry, const MgEntry *stop, int node)
 {
-    int count = count_recorded(stop), same = count <= node && entry->symbols == NULL && stop->symbols == NULL;
+    int count = count_recorded(stop), same = count <= node;
     for (int i = 0; same > 0 && i < count; i++) {
         const MgNode *a = &entry->nodes[i], *b = &stop->nodes[i];
         same = a->kind == b->kind;
@@ -139,6 +136,18 @@ load(MgEntry *stop, PyObject *const *arguments, PyObject **registers)
     return 1;
 }
 
+/* A number of the failed run as a tensor. New; NULL if it is not there, perhaps with an exception. */
+static PyObject *
+make_scalar(const MgEntry *entry, const MgFailure *failure, const MgNode *scalar)
+{
+    PyObject *number = mg_replay_value(entry, failure, ((MgRef *)PyTuple_GET_ITEM(scalar->args, 0))->index);
+    PyObject *args = number == NULL ? NULL : PyTuple_Pack(1, number);
+    PyObject *result = args == NULL ? NULL : PyObject_Call(scalar->target, args, scalar->kwargs);
+    Py_XDECREF(number);
+    Py_XDECREF(args);
+    return result;
+}
+
 /* Fills in the outputs of `stop` with what the failed run has left; inputs stay NULL. 1, 0 or -1. */
 static int
 take_outputs(const MgEntry *entry, const MgFailure *failure, const MgEntry *stop, PyObject **outputs)
@@ -149,7 +158,9 @@ take_outputs(const MgEntry *entry, const MgFailure *failure, const MgEntry *stop
         if (stop->nodes[node].kind == MG_NODE_INPUT) {
             continue;
         }
-        outputs[i] = node < count ? mg_replay_value(entry, failure, node) : NULL;
+        outputs[i] = node < count                      ? mg_replay_value(entry, failure, node)
+                     : stop->nodes[node].stack == NULL ? make_scalar(entry, failure, &stop->nodes[node])
+                                                       : NULL;
         if (outputs[i] == NULL) {
             return PyErr_Occurred() ? -1 : 0;
         }
@@ -184,7 +195,7 @@ mg_deopt_run(MgEntry *entry, const MgFailure *failure, MgEntry *stop, PyObject *
     }
     else {
         Py_INCREF(stop);
-        int repeats = !stop->is_exact && mg_deopt_is_repeatable(entry, failure, first);
+        int repeats = !stop->is_exact && mg_deopt_is_repeatable(entry, first, failure->node);
         good = take_outputs(entry, failure, stop, outputs);
         good = good > 0 ? load(stop, arguments, registers) : good;
         if (good > 0) {

@@ -21,7 +21,7 @@ void mg_deopt_forget(MgEntry *entry, int node);
 int mg_deopt_run(MgEntry *entry, const MgFailure *failure, MgEntry *stop, PyObject *const *arguments, PyObject *error,
                  PyObject *owner, MgExit **exit);
 
-/* 1 if all operations from `first` to the failed one can be run once more, and leave nothing else than they left. */
-int mg_deopt_is_repeatable(const MgEntry *entry, const MgFailure *failure, int first);
+/* 1 if all operations from `first` to `last` can be run once more, and leave nothing else than they left. */
+int mg_deopt_is_repeatable(const MgEntry *entry, int first, int last);
 
 #endif

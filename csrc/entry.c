@@ -1310,6 +1310,7 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     }
     else if (entry->compiled != NULL) {
         status = call_compiled(entry, inputs, is_borrowed, outputs);
+        failure->is_compiled = status < 0;
     }
     else if (has_graph) {
         status = mg_replay_run(entry, inputs, outputs, failure);
@@ -1339,6 +1340,40 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     }
     Py_DECREF(entry);
     return result;
+}
+
+int
+mg_entry_replay(MgEntry *entry, const MgRegisters *registers, MgFailure *failure)
+{
+    if (entry->operations == NULL && mg_replay_prepare(entry) < 0) {
+        mg_replay_free(entry);
+        return MG_ERR;
+    }
+    PyObject **outputs = PyMem_Calloc((size_t)entry->output_count + 1, sizeof(PyObject *));
+    PyObject **inputs = outputs == NULL ? NULL : take_inputs(entry, registers);
+    if (inputs == NULL) {
+        PyMem_Free(outputs);
+        return PyErr_Occurred() ? MG_ERR : (PyErr_NoMemory(), MG_ERR);
+    }
+    int status = entry->manager_count > 0 ? hold_casts() : MG_OK;
+    if (status == MG_OK) {
+        status = mg_replay_run(entry, inputs, outputs, failure);
+        give_inputs(entry, inputs);
+    }
+    else {
+        drop_inputs(entry, inputs);
+    }
+    if (entry->manager_count > 0) {
+        int reserve = 0;
+        status = release_casts(&reserve) < 0 ? MG_ERR : status;
+        mg_reserve_close(reserve);
+    }
+    restore_state(entry);
+    for (int i = 0; i < entry->output_count; i++) {
+        Py_XDECREF(outputs[i]);
+    }
+    PyMem_Free(outputs);
+    return status;
 }
 
 int

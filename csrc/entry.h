@@ -39,7 +39,6 @@ struct MgEntry {
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
     int *managers;        /* owned: nodes of the plan: torch's context managers that are open at a break */
     int manager_count;
-    int is_proven; /* its operations have once run to the end */
     MgStops stops; /* entries that stop where an operation of this one has raised */
     int is_exact;  /* it is one of those, and stops in the very instruction */
     uint64_t hits;
@@ -50,8 +49,8 @@ struct MgEntry {
 extern PyTypeObject MgEntry_Type;
 int mg_entry_types_ready(void);
 
-/* An entry from a finished capture whose root returned `result` (borrowed; NULL if it stopped at a break). New; NULL with an exception, which may be
- * that of an aborted capture. Takes the recording out of the capture. */
+/* An entry from a finished capture whose root returned `result` (borrowed; NULL if it stopped at a break). New; NULL with an
+ * exception, which may be that of an aborted capture. Takes the recording out of the capture. */
 MgEntry *mg_entry_new(MgCapture *capture, PyObject *result);
 
 /* The graph as lists for a backend adapter: (nodes, outputs, inputs). New. */
@@ -59,7 +58,6 @@ PyObject *mg_entry_describe(MgEntry *entry);
 
 /* 1 if nothing is lost when the node is left out: an input or a part of a result that nobody uses. */
 int mg_entry_is_unused(const MgNode *node);
-
 void mg_entry_forget_inputs(MgEntry *entry); /* lets go of the tensors that the capture saw */
 uint64_t mg_entry_clock(void);               /* nanoseconds on a clock that only goes forward */
 
@@ -68,12 +66,15 @@ int mg_entry_is_apart(MgEntry *entry, const MgRegisters *registers);
 int mg_entry_check(MgEntry *entry, const MgRegisters *registers);
 
 /* Runs the graph and all that belongs to it, on the registers of its guards. The result, new; or NULL and *exit, if the
- * entry stops at a break; or NULL with an exception: then *failure has values if an operation of the graph raised it. */
+ * entry stops at a break; or NULL with an exception: then *failure tells if an operation of the graph raised it. */
 PyObject *mg_entry_run(MgEntry *entry, const MgRegisters *registers, PyObject *owner, MgExit **exit,
                        MgFailure *failure);
 
 /* The same with the outputs of the graph given (`outputs` are strong, followed by room for the memo of the plan: both
  * are dropped). For an entry that stops at a break: MG_OK with *exit, or MG_ERR. */
 int mg_entry_stop(MgEntry *entry, PyObject **registers, PyObject **outputs, PyObject *owner, MgExit **exit);
+
+/* Has our own replay run a graph that a backend has compiled, and drops the outputs. As mg_replay_run. */
+int mg_entry_replay(MgEntry *entry, const MgRegisters *registers, MgFailure *failure);
 
 #endif

@@ -507,118 +507,80 @@ is_torchs(PyObject *target)
     return strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
 }
 
-/* 1 if the text of a name, which may be NULL, begins with one of these. */
+/* Adds the metadata of the nodes that an argument refers to. MG_OK; MG_BREAK if one has none; or MG_ERR. */
 static int
-begins_with(PyObject *name, const char *const *beginnings)
+add_metas(const MgNode *nodes, PyObject *value, PyObject *metas)
 {
-    const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
-    for (; text != NULL && *beginnings != NULL; beginnings++) {
-        if (strncmp(text, *beginnings, strlen(*beginnings)) == 0) {
-            return 1;
+    if (Py_IS_TYPE(value, &MgRef_Type)) {
+        PyObject *meta = nodes[((MgRef *)value)->index].value;
+        PyObject *key = Py_IS_TYPE(meta, &MgMeta_Type) ? PyLong_FromLong(((MgRef *)value)->index) : NULL;
+        int status = key != NULL ? PyDict_SetItem(metas, key, meta) : PyErr_Occurred() ? MG_ERR : MG_BREAK;
+        Py_XDECREF(key);
+        return status;
+    }
+    int status = MG_OK;
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        for (Py_ssize_t i = 0; status == MG_OK && i < Py_SIZE(value); i++) {
+            status =
+                add_metas(nodes, PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), metas);
         }
     }
-    mg_error_clear();
-    return 0;
-}
-
-/* 1 if the text holds one of these parts. */
-static int
-holds_one_of(const char *text, const char *const *parts)
-{
-    for (; *parts != NULL; parts++) {
-        if (strstr(text, *parts) != NULL) {
-            return 1;
+    else if (PySlice_Check(value)) {
+        PySliceObject *slice = (PySliceObject *)value;
+        PyObject *parts[] = {slice->start, slice->stop, slice->step};
+        for (int i = 0; status == MG_OK && i < 3; i++) {
+            status = add_metas(nodes, parts[i], metas);
         }
     }
-    return 0;
-}
-
-/* The name of a node's target as text, which `*name` (new, or NULL) owns; NULL if it has none. */
-static const char *
-target_name(const MgNode *node, PyObject **name)
-{
-    PyObject *target = node->target;
-    *name = PyUnicode_Check(target) ? Py_NewRef(target) : mg_aside_getattr(target, MG_STRING("__name__"));
-    const char *text = *name == NULL || !PyUnicode_Check(*name) ? NULL : PyUnicode_AsUTF8(*name);
-    mg_error_clear();
-    return text;
-}
-
-/* 1 if a target is torch's or Python's own: somebody may have added an operator, or allowed a function. */
-static int
-is_own_target(PyObject *target)
-{
-    static const char *const modules[] = {"torch", "_operator", "math", "builtins", NULL};
-    static const char *const spaces[] = {"aten", "prim", "prims", NULL};
-    if (PyUnicode_Check(target)) {
-        return 1;
+    else if (PyDict_Check(value)) {
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (status == MG_OK && PyDict_Next(value, &position, &key, &item)) {
+            status = add_metas(nodes, item, metas);
+        }
     }
-    PyObject *module = mg_aside_getattr(target, MG_STRING("__module__"));
-    mg_error_clear();
-    PyObject *space = mg_aside_getattr(target, MG_STRING("namespace")); /* of an overload */
-    mg_error_clear();
-    PyObject *whole = mg_aside_getattr(target, MG_STRING("_qualified_op_name")); /* of all overloads of an operator */
-    mg_error_clear();
-    int good = is_torchs(target) && (module == NULL || module == Py_None || begins_with(module, modules)) &&
-               (space == NULL || begins_with(space, spaces)) && (whole == NULL || begins_with(whole, spaces));
-    Py_XDECREF(module);
-    Py_XDECREF(space);
-    Py_XDECREF(whole);
+    return status;
+}
+
+/* Asks magneto/_effects.py about an operation. 1, 0 or -1. */
+static int
+ask_repeats(const MgNode *nodes, const MgNode *node)
+{
+    static PyObject *repeats; /* strong */
+    if (repeats == NULL) {
+        repeats = mg_aside_find("magneto._effects", "repeats");
+    }
+    PyObject *metas = PyDict_New(), *kwargs = node->kwargs != NULL ? Py_NewRef(node->kwargs) : PyDict_New();
+    int status = repeats == NULL || metas == NULL || kwargs == NULL ? MG_ERR : add_metas(nodes, node->args, metas);
+    status = status == MG_OK ? add_metas(nodes, kwargs, metas) : status;
+    int good = status < 0 ? -1 : 0;
+    if (status == MG_OK) {
+        PyObject *args[] = {node->target, node->args, kwargs, metas};
+        PyObject *answer = mg_aside_call(repeats, args, 4);
+        good = answer == NULL ? -1 : answer == Py_True;
+        Py_XDECREF(answer);
+    }
+    Py_XDECREF(metas);
+    Py_XDECREF(kwargs);
     return good;
 }
 
 int
-mg_record_is_repeatable(const MgNode *node)
+mg_record_is_repeatable(MgNode *nodes, int index)
 {
-    static const char *const random[] = {
-        "rand",    "dropout", "bernoulli",   "normal", "multinomial", "poisson",       "binomial",  "gumbel",
-        "uniform", "cauchy",  "exponential", "rrelu",  "geometric",   "fract",         "attention", "init",
-        "rnn",     "lstm",    "gru",         "lowran", "lobpcg",      "encoder_layer", NULL,
-    };
-    /* writes that versions of FakeTensors do not show, or that are made before an error is found */
-    static const char *const writes[] = {"batch_norm", "instance_",    "_foreach_", "_fused_", "index_add",
-                                         "index_put",  "index_reduce", "scatter",   "put_",    "setitem",
-                                         "set_",       "resize_",      NULL};
-    if (node->kind == MG_NODE_INPUT) {
+    MgNode *node = &nodes[index];
+    if (node->kind == MG_NODE_INPUT || node->is_part || node->is_state) {
         return 1;
     }
-    PyObject *name;
-    const char *text = target_name(node, &name);
-    size_t length = text == NULL ? 0 : strlen(text);
-    int is_in_place = length > 0 && text[length - 1] == '_' && (length < 2 || text[length - 2] != '_');
-    int good = text != NULL && !node->writes && !is_in_place && !holds_one_of(text, random) &&
-               !holds_one_of(text, writes) && is_own_target(node->target);
-    good = good && (node->kwargs == NULL || PyDict_GetItemString(node->kwargs, "out") == NULL);
-    Py_XDECREF(name);
-    mg_error_clear();
-    return good;
-}
-
-int
-mg_record_may_raise(const MgNode *node)
-{
-    static const char *const raising[] = {
-        "index",    "gather", "scatter", "take",    "put",       "embedding", "loss",    "entropy",   "one_hot",
-        "bincount", "hist",   "multi",   "linalg",  "cholesky",  "inv",       "solve",   "lu",        "svd",
-        "eig",      "lstsq",  "qr",      "det",     "matrix",    "trace",     "repeat",  "nonzero",   "mask",
-        "segment",  "item",   "bern",    "poisson", "binomial",  "normal",    "assert",  "check",     "div",
-        "mod",      "remain", "pow",     "unique",  "getitem",   "setitem",   "tensor",  "histogram", "sparse",
-        "coo",      "csr",    "resize",  "search",  "bucketize", "select",    "combin",  "quant",     "geqrf",
-        "rand",     "expo",   "cauchy",  "uniform", "attention", "rnn",       "lstm",    "gru",       "pack",
-        "pad",      "stft",   "fft",     "shift",   "grid",      "unpool",    "polygam", "fold",      "where",
-        NULL,
-    };
-    if (node->kind == MG_NODE_INPUT) {
-        return 0;
+    if (node->repeats == MG_REPEATS_UNKNOWN) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        int good = node->writes ? 0 : ask_repeats(nodes, node);
+        mg_error_clear();
+        PyErr_Restore(type, value, traceback);
+        node->repeats = good > 0 ? MG_REPEATS : MG_REPEATS_NOT;
     }
-    PyObject *name;
-    const char *text = target_name(node, &name);
-    int raises = text == NULL || !is_own_target(node->target) || holds_one_of(text, raising);
-    if (raises && text != NULL && strcmp(text, "getitem") == 0) { /* of a tuple, or with numbers alone: it can't */
-        raises = !node->is_part;
-    }
-    Py_XDECREF(name);
-    return raises;
+    return node->repeats == MG_REPEATS;
 }
 
 /* The outcome of an operation without symbols, from the cache or made anew. New; a text if it can't be captured. */
@@ -1246,7 +1208,8 @@ mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_
                                                     .target = Py_NewRef(target),
                                                     .args = tuple,
                                                     .value = Py_NewRef(Py_None),
-                                                    .stack = mg_capture_stack(capture)}) < 0) {
+                                                    .stack = mg_capture_stack(capture),
+                                                    .is_state = 1}) < 0) {
         Py_CLEAR(result);
     }
     return result;
@@ -1259,7 +1222,8 @@ mg_record_enter(MgCapture *capture, PyObject *target, PyObject *args)
                                       .target = Py_NewRef(target),
                                       .args = args,
                                       .value = Py_NewRef(Py_None),
-                                      .stack = mg_capture_stack(capture)});
+                                      .stack = mg_capture_stack(capture),
+                                      .is_state = 1});
 }
 
 int

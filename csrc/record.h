@@ -46,12 +46,9 @@ Py_ssize_t mg_record_length(MgCapture *capture, PyObject *twin);
 PyObject *mg_record_len(MgCapture *capture, PyObject *twin); /* may be a number */
 PyObject *mg_record_iter(MgCapture *capture, PyObject *twin);
 
-/* 1 if an operation can be run once more and leaves nothing else than it left the first time: torch's own, which neither
- * draws random numbers nor may write; as far as its name tells. */
-int mg_record_is_repeatable(const MgNode *node);
-
-/* 1 if an operation may raise for some data although it did not for others. */
-int mg_record_may_raise(const MgNode *node);
+/* 1 if an operation can be run once more and leaves nothing else than it left the first time: it neither writes nor draws
+ * random numbers, as the schemas of the operators that it comes to tell; 0 if that is not known. An exception stays. */
+int mg_record_is_repeatable(MgNode *nodes, int index);
 
 /* The same for C code: the class of twins has it in its slot. */
 PyObject *mg_record_iter_slot(PyObject *twin);

@@ -163,10 +163,11 @@ prepare_operation(MgOperation *operation, MgNode *node)
     return MG_OK;
 }
 
-/* How long each value is needed: `last` gets the node after which it can go, the number of nodes if it can't; raising[i]
- * is the last operation before node i that may raise, or -1. */
+/* How long each value is needed: `last` gets the node after which it can go, the number of nodes if it can't; executed[i]
+ * is the last operation before node i, or -1. Each may raise, for want of memory if for nothing else, and captured code
+ * go on with what it can reach then. */
 static void
-find_lives(MgEntry *entry, const int *raising, int *last)
+find_lives(MgEntry *entry, const int *executed, int *last)
 {
     int count = entry->node_count;
     for (int i = 0; i < count; i++) {
@@ -184,7 +185,7 @@ find_lives(MgEntry *entry, const int *raising, int *last)
     for (int i = count;
          i-- > 0;) { /* a part that nobody uses is made if it must be, from the whole: that comes before it */
         MgNode *node = &entry->nodes[i];
-        int needed = raising[node->alive == 0 || node->alive > count ? count : node->alive];
+        int needed = executed[node->alive == 0 || node->alive > count ? count : node->alive];
         if (node->kind == MG_NODE_INPUT || needed <= i) {
             continue;
         }
@@ -208,21 +209,16 @@ plan_deaths(MgEntry *entry)
 {
     int count = entry->node_count, result = MG_ERR;
     int *last = PyMem_Malloc(sizeof(int) * ((size_t)count + 1));
-    int *raising = PyMem_Malloc(sizeof(int) * ((size_t)count + 1));
-    if (last == NULL || raising == NULL) {
+    int *executed = PyMem_Malloc(sizeof(int) * ((size_t)count + 1));
+    if (last == NULL || executed == NULL) {
         PyErr_NoMemory();
         goto done;
     }
-    raising[0] = -1;
-    for (int i = 0; i < count; i++) { /* before a graph has once run to its end, each of them may raise */
-        int may_raise =
-            entry->operations[i].args != NULL && (!entry->is_proven || mg_record_may_raise(&entry->nodes[i]));
-        raising[i + 1] = may_raise ? i : raising[i];
+    executed[0] = -1;
+    for (int i = 0; i < count; i++) {
+        executed[i + 1] = entry->operations[i].args != NULL ? i : executed[i];
     }
-    for (int i = 0; i < count; i++) { /* from here on nothing else runs */
-        entry->operations[i].dead_count = 0;
-    }
-    find_lives(entry, raising, last);
+    find_lives(entry, executed, last);
     for (int i = 0; i < count; i++) {
         if (last[i] < count && entry->operations[i].args != NULL) {
             MgOperation *operation = &entry->operations[last[i]];
@@ -238,7 +234,7 @@ plan_deaths(MgEntry *entry)
     result = MG_OK;
 done:
     PyMem_Free(last);
-    PyMem_Free(raising);
+    PyMem_Free(executed);
     return result;
 }
 
@@ -459,12 +455,6 @@ mg_replay_run(MgEntry *entry, PyObject **inputs, PyObject **outputs, MgFailure *
     }
     if (!is_small) {
         PyMem_Free(values);
-    }
-    if (MG_UNLIKELY(!entry->is_proven) && result == MG_OK) {
-        entry->is_proven = 1;
-        if (plan_deaths(entry) < 0) {
-            mg_error_clear(); /* values live longer than they must */
-        }
     }
     return result;
 }

@@ -18,7 +18,8 @@ typedef struct {
     int node;  /* the operation */
     int count; /* of nodes */
     PyObject *
-        *values; /* owned, strong: those of the nodes so far, NULL if nobody needs one; NULL if nothing is known */
+        *values;     /* owned, strong: those of the nodes so far, NULL if nobody needs one; NULL if nothing is known */
+    int is_compiled; /* what a backend compiled has raised: which operation it was is not known */
 } MgFailure;
 
 /* Entries that stop where an operation of another one has raised; see deopt.c. */

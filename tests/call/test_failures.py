@@ -424,3 +424,158 @@ def test_an_error_in_a_mode_that_is_left_by_it(kind):
         return y @ y
 
     check(f, lambda: (torch.ones(3, 3), []), BAD, GOOD, BAD)
+
+
+def unhurried(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+    """A backend in Python."""
+    return module.forward
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", unhurried])
+@pytest.mark.parametrize("calls", BOTH)
+def test_an_error_in_what_a_backend_compiled_is_raised_where_eager_raises_it(calls, backend):
+    def handles(x, log, i):
+        h = x * 2
+        log.append(1)
+        try:
+            y = h[i]
+        except IndexError as error:
+            log.append(str(error))
+            y = h + 1
+        return y, h
+
+    def raises(x, log, i):
+        log.append(1)
+        y = inner(x + 1, i, log)
+        log.append(2)
+        return y
+
+    def breaks(x, log, i):
+        h = x * 2
+        print(end="")
+        log.append(1)
+        try:
+            with torch.no_grad():
+                return h[i] * 2
+        finally:
+            log.append(torch.is_grad_enabled())
+
+    for function in (handles, raises, breaks):
+        compiled = magneto.compile(function, backend=backend)
+        for call in calls:
+            for requires_grad in (False, True):
+                expected_arguments, arguments = (
+                    (torch.arange(3.0, requires_grad=requires_grad), []) for _ in range(2)
+                )
+                expected = outcome(function, (*expected_arguments, call))
+                result = outcome(compiled, (*arguments, call))
+                assert same(result, expected), (result, expected)
+                assert same(arguments, expected_arguments), (arguments, expected_arguments)
+
+
+def test_an_error_of_the_backends_own_is_raised_out_of_the_call():
+    def failing(module, inputs):
+        def run(*args):
+            raise ValueError("the backend's")
+
+        return run
+
+    def f(x):
+        try:
+            return x + 1
+        except ValueError:
+            return x
+
+    with pytest.raises(ValueError, match="the backend's"):
+        magneto.compile(f, backend=failing)(torch.ones(3))
+
+
+def test_a_graph_that_writes_is_not_run_again():
+    runs = []
+
+    def counting(module, inputs):
+        def run(*args):
+            runs.append(1)
+            return module.forward(*args)
+
+        return run
+
+    def f(x, i):
+        x.add_(1)
+        return x[i]
+
+    x = torch.ones(3)
+    with pytest.raises(IndexError):
+        magneto.compile(f, backend=counting)(x, BAD)
+    assert x.tolist() == [2.0, 2.0, 2.0]
+    assert len(runs) == 1
+
+
+def test_hooks_on_saved_tensors_are_called_once_if_what_a_backend_compiled_raises():
+    def f(x):
+        return (x.sin() * x).exp()
+
+    def run(function):
+        packed = []
+
+        def pack(x):
+            packed.append(1)
+            raise ValueError("no")
+
+        x = torch.ones(3, requires_grad=True)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x), pytest.raises(ValueError):
+            function(x)
+        return packed
+
+    compiled = magneto.compile(f, backend=unhurried)
+    compiled(torch.ones(3, requires_grad=True))
+    assert run(compiled) == run(f)
+
+
+def number(x, log, i):
+    n = x.sum().item()
+    x.add_(1)
+    log.append(n)
+    try:
+        y = x[i] * n
+    except IndexError:
+        y = x * n
+    return y, n
+
+
+def sizes(x, log, i):
+    z = x.nonzero()
+    x.mul_(2)
+    log.append(z.shape[0])
+    try:
+        y = x[i] + z.shape[0]
+    except IndexError:
+        y = z
+    return y, z
+
+
+def in_finally(x, log, i):
+    k = int(x.sum())
+    x.add_(1)
+    log.append(k)
+    try:
+        return x[i] * k
+    finally:
+        log.append(k + 1)
+
+
+def by_value(x, log, i):
+    x.add_(1)
+    n = i.item()
+    log.append(n)
+    try:
+        y = torch.linalg.inv(torch.eye(2) * (7 - i))
+    except RuntimeError:
+        return n + 1, x
+    return y * n
+
+
+@pytest.mark.parametrize("function", [number, sizes, in_finally, by_value])
+@pytest.mark.parametrize("calls", BOTH)
+def test_graphs_with_values_that_depend_on_data(calls, function):
+    check(function, lambda: (torch.arange(3.0) + 1, []), *calls, fullgraph=True)
