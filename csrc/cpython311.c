@@ -207,31 +207,60 @@ typedef struct {
     Py_ssize_t left;
 } DictIterator;
 
-PyObject *
-mg_dict_iterator_look(PyObject *iterator, Py_ssize_t *consumed, int *changed)
+/* As setobject.c has it. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *set; /* NULL when it is used up */
+    Py_ssize_t used;
+    Py_ssize_t position;
+    Py_ssize_t left;
+} SetIterator;
+
+/* Steps from an item of a dict or a set to the next, as PyDict_Next does. */
+static int
+next_item(PyObject *container, Py_ssize_t *position)
 {
-    DictIterator *self = (DictIterator *)iterator;
-    *consumed = 0;
-    if (self->dict == NULL) {
+    PyObject *key, *value;
+    Py_hash_t hash;
+    return PyAnySet_Check(container) ? _PySet_NextEntry(container, position, &key, &hash)
+                                     : PyDict_Next(container, position, &key, &value);
+}
+
+/* How many items a dict or a set has. */
+static Py_ssize_t
+size_of(PyObject *container)
+{
+    return PyAnySet_Check(container) ? PySet_GET_SIZE(container) : PyDict_GET_SIZE(container);
+}
+
+PyObject *
+mg_iterator_look(PyObject *iterator, MgIteratorState *state)
+{
+    SetIterator *self = (SetIterator *)iterator; /* the first members are the same */
+    if (self->set == NULL) {
         return NULL;
     }
-    *changed = self->used != PyDict_GET_SIZE(self->dict);
-    PyObject *key, *value;
-    for (Py_ssize_t position = 0; PyDict_Next(self->dict, &position, &key, &value) && position <= self->position;) {
-        ++*consumed;
+    *state = (MgIteratorState){.grown = size_of(self->set) - self->used, .failed = self->used == -1};
+    state->left = Py_IS_TYPE(iterator, &PySetIter_Type) ? self->left : ((DictIterator *)iterator)->left;
+    for (Py_ssize_t position = 0; next_item(self->set, &position) && position <= self->position;) {
+        state->consumed++;
     }
-    return self->dict;
+    return self->set;
 }
 
 void
-mg_dict_iterator_place(PyObject *iterator, Py_ssize_t consumed, int changed)
+mg_iterator_place(PyObject *iterator, const MgIteratorState *state)
 {
-    DictIterator *self = (DictIterator *)iterator;
-    PyObject *key, *value;
+    SetIterator *self = (SetIterator *)iterator;
     self->position = 0;
-    for (Py_ssize_t i = 0; i < consumed && PyDict_Next(self->dict, &self->position, &key, &value); i++) {}
-    self->used = PyDict_GET_SIZE(self->dict) + changed; /* another number than its size is an error for the next item */
-    self->left = self->used - consumed;
+    for (Py_ssize_t i = 0; i < state->consumed && next_item(self->set, &self->position); i++) {}
+    self->used = state->failed ? -1 : size_of(self->set) - state->grown;
+    if (Py_IS_TYPE(iterator, &PySetIter_Type)) {
+        self->left = state->left;
+    }
+    else {
+        ((DictIterator *)iterator)->left = state->left;
+    }
 }
 
 int

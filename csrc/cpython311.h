@@ -135,10 +135,17 @@ int mg_code_set_extra(PyCodeObject *code, Py_ssize_t index, void *extra);
  * such iterator, or the index is no integer. */
 int mg_list_iterator_place(PyObject *iterator, PyObject *index);
 
-/* The dict that a dict's iterator goes over, borrowed, how many items it has given, and whether the dict has got another
- * size since; NULL if it is used up. And putting one there. */
-PyObject *mg_dict_iterator_look(PyObject *iterator, Py_ssize_t *consumed, int *changed);
-void mg_dict_iterator_place(PyObject *iterator, Py_ssize_t consumed, int changed);
+/* Where an iterator over a dict or a set stands. */
+typedef struct {
+    Py_ssize_t consumed; /* how many of the items that are there now lie before it */
+    Py_ssize_t grown;    /* how many items have come since it was made, less those that have gone */
+    Py_ssize_t left;     /* how many items it has yet to give, by its own count */
+    int failed;          /* it has noticed that, and will give none */
+} MgIteratorState;
+
+/* The dict or set that an iterator goes over, borrowed, and where it stands; NULL if it is used up. And putting one there. */
+PyObject *mg_iterator_look(PyObject *iterator, MgIteratorState *state);
+void mg_iterator_place(PyObject *iterator, const MgIteratorState *state);
 
 /* The instance dict of an object, made if it has none yet; borrowed, NULL without an exception. No collection runs. */
 PyObject *mg_instance_dict(PyObject *object);

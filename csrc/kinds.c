@@ -2,6 +2,7 @@
 #include "kinds.h"
 
 #include "table.h"
+#include "torchabi.h"
 
 struct MgKinds mg_kinds;
 
@@ -95,5 +96,5 @@ mg_kinds_hashes_in_python(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     PyObject *hash =
         type->tp_flags & Py_TPFLAGS_HEAPTYPE ? _PyType_Lookup(type, MG_STRING("__hash__")) : NULL; /* borrowed */
-    return hash != NULL && PyFunction_Check(hash);
+    return hash != NULL && PyFunction_Check(hash) && !PyType_IsSubtype(type, mg_torch.tensor);
 }

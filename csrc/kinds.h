@@ -44,7 +44,8 @@ int mg_kinds_has(MgSet set, const void *object);
 /* 1 if a dict or set of functions and methods can be asked for the object without running Python code. */
 int mg_kinds_is_quiet(PyObject *object);
 
-/* 1 if the hash of an object is made by a Python function of its class: it may do anything. Runs no code. */
+/* 1 if the hash of an object is made by a Python function of its class: it may do anything. Not for tensors, whose hash is
+ * their address, that of another tensor in each call. Runs no code. */
 int mg_kinds_hashes_in_python(PyObject *object);
 
 /* 1 for a builtin method that is bound to an object: list.append of a list. */

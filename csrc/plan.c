@@ -595,20 +595,60 @@ add_partial(MgPlanner *planner, PyObject *value)
     return node;
 }
 
-/* An iterator over a dict: its __reduce__ would make a list of what is left, which does not see later changes. */
-static int
-add_dict_iterator(MgPlanner *planner, PyObject *value, PyObject *dict, Py_ssize_t consumed, int changed)
+/* The method that gives what an iterator over a dict or a set goes over. Borrowed, or NULL. */
+static PyObject *
+method_of(PyTypeObject *type, PyObject *container)
 {
-    const char *name = Py_IS_TYPE(value, &PyDictIterKey_Type)     ? "keys"
-                       : Py_IS_TYPE(value, &PyDictIterValue_Type) ? "values"
-                                                                  : "items";
-    PyObject *method = mg_dict_get(PyDict_Type.tp_dict, name);
-    int node = method == NULL ? -1 : add_compound(planner, value, MG_PLAN_DICT_ITERATOR, method, 1);
-    if (node < 0 || set_part(planner, node, 0, dict) < 0) {
-        return -1;
+    if (type == &PySetIter_Type) {
+        return mg_dict_get((PyFrozenSet_Check(container) ? &PyFrozenSet_Type : &PySet_Type)->tp_dict, "__iter__");
     }
-    planner->plan->nodes[node].index = changed ? -1 - (int)consumed : (int)consumed;
-    return node;
+    return mg_dict_get(PyDict_Type.tp_dict, type == &PyDictIterKey_Type     ? "keys"
+                                            : type == &PyDictIterValue_Type ? "values"
+                                                                            : "items");
+}
+
+/* 1 if a set that is made of the same items has them in the same order in each call. */
+static int
+has_plain_items(PyObject *set)
+{
+    Py_ssize_t position = 0;
+    PyObject *item;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(set, &position, &item, &hash)) {
+        if (!mg_is_plain_value(item)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* An iterator over a dict or a set: its __reduce__ would make a list of what is left, which does not see later changes. */
+static int
+add_placed(MgPlanner *planner, PyObject *value)
+{
+    MgIteratorState state = {0};
+    PyObject *container = Py_XNewRef(mg_iterator_look(value, &state));
+    if (container == NULL) { /* it is at its end, and stays there: as one over what nobody has */
+        container = Py_IS_TYPE(value, &PySetIter_Type) ? PySet_New(NULL) : PyDict_New();
+        if (container == NULL || PyList_Append(planner->capture->keep, container) < 0) {
+            Py_XDECREF(container);
+            return -1;
+        }
+    }
+    if (PyAnySet_Check(container) && !has_plain_items(container)) {
+        Py_DECREF(container);
+        return refuse(planner, value);
+    }
+    PyObject *method = method_of(Py_TYPE(value), container);
+    PyObject *place = PyBytes_FromStringAndSize((const char *)&state, sizeof(state));
+    int node = method == NULL || place == NULL ? -1 : add_compound(planner, value, MG_PLAN_PLACED, method, 1);
+    if (node >= 0) {
+        planner->plan->nodes[node].places = Py_NewRef(place);
+    }
+    int status = node < 0 ? MG_ERR : set_part(planner, node, 0, container);
+    Py_XDECREF(place);
+    Py_DECREF(container);
+    return status < 0 ? -1 : node;
 }
 
 static int mg_is_getter(PyTypeObject *type);
@@ -618,19 +658,9 @@ static int
 add_iterator(MgPlanner *planner, PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
-    if (type == &PyDictIterKey_Type || type == &PyDictIterValue_Type || type == &PyDictIterItem_Type) {
-        Py_ssize_t consumed;
-        int changed;
-        PyObject *dict = mg_dict_iterator_look(value, &consumed, &changed);
-        if (dict != NULL) {
-            return add_dict_iterator(planner, value, dict, consumed, changed);
-        }
-        dict = PyDict_New(); /* it is at its end, and stays there: as one over a dict that nobody has */
-        int node = dict == NULL || PyList_Append(planner->capture->keep, dict) < 0
-                       ? -1
-                       : add_dict_iterator(planner, value, dict, 0, 0);
-        Py_XDECREF(dict);
-        return node;
+    if (type == &PyDictIterKey_Type || type == &PyDictIterValue_Type || type == &PyDictIterItem_Type ||
+        type == &PySetIter_Type) {
+        return add_placed(planner, value);
     }
     PyObject *reduced = PyObject_CallMethod(value, "__reduce__", NULL);
     if (reduced == NULL) {
@@ -1151,9 +1181,9 @@ build_fresh(Build *context, int index)
             PyObject *part = build(context, node->parts[0]);
             return part == NULL ? NULL : keep_made(slot, PyObject_CallOneArg(node->object, part));
         }
-        case MG_PLAN_DICT_ITERATOR: {
-            PyObject *dict = build(context, node->parts[0]);
-            PyObject *view = dict == NULL ? NULL : PyObject_CallOneArg(node->object, dict);
+        case MG_PLAN_PLACED: {
+            PyObject *container = build(context, node->parts[0]);
+            PyObject *view = container == NULL ? NULL : PyObject_CallOneArg(node->object, container);
             PyObject *made = view == NULL ? NULL : PyObject_GetIter(view);
             Py_XDECREF(view);
             return keep_made(slot, made);
@@ -1220,9 +1250,8 @@ mg_plan_place(const MgPlan *plan, PyObject *const *memo)
 {
     for (int i = 0; i < plan->count; i++) {
         const MgPlanNode *node = &plan->nodes[i];
-        if (MG_UNLIKELY(node->kind == MG_PLAN_DICT_ITERATOR) && memo[i] != NULL) {
-            int changed = node->index < 0;
-            mg_dict_iterator_place(memo[i], changed ? -1 - node->index : node->index, changed);
+        if (MG_UNLIKELY(node->kind == MG_PLAN_PLACED) && memo[i] != NULL) {
+            mg_iterator_place(memo[i], (const MgIteratorState *)(void *)PyBytes_AS_STRING(node->places));
         }
     }
 }

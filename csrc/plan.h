@@ -21,17 +21,17 @@ typedef enum {
     MG_PLAN_INSTANCE, /* of type `object`; parts: its dict, its content as a container or value, then descriptor and
                        * value of each slot; index is the limit of a deque */
     MG_PLAN_CALL,     /* what `object` gives for the parts */
-    MG_PLAN_DICT_ITERATOR, /* of the view that the method `object` gives for the one part; index items were taken out of it,
-                            * or -1 - index if the dict has got another size since */
-    MG_PLAN_ITERATOR,      /* callable, arguments, state: as __reduce__ gave them; no state is -1 */
-    MG_PLAN_PARTIAL,       /* function, args, keywords */
+    MG_PLAN_PLACED,   /* an iterator over what the method `object` gives for the one part, a dict or a set */
+    MG_PLAN_ITERATOR, /* callable, arguments, state: as __reduce__ gave them; no state is -1 */
+    MG_PLAN_PARTIAL,  /* function, args, keywords */
 } MgPlanKind;
 
 typedef struct {
     MgPlanKind kind;
     int index;        /* of a register or an output */
     PyObject *object; /* strong, or NULL */
-    PyObject *places; /* strong: where a set has its items, or hashes of a dict's keys; NULL if it need not know */
+    PyObject *places; /* strong: where a set has its items, hashes of a dict's keys, or where an iterator stands (an
+                       * MgIteratorState); NULL if it need not know */
     int *parts;       /* owned: indices of other nodes */
     int part_count;
     int complete; /* an instance or set whose parts are all known, while the plan is made */

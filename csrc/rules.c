@@ -12,6 +12,7 @@
 #include "classes.h"
 #include "control.h"
 #include "kinds.h"
+#include "lazy.h"
 #include "place.h"
 #include "protocol.h"
 #include "record.h"
@@ -627,6 +628,10 @@ tells_inside(MgCapture *capture, PyObject *value, int hashed)
     }
     if (mg_is_bound_builtin(value)) { /* the address of what it is bound to */
         return mg_is_twin(PyCFunction_GET_SELF(value)) || mg_world_record(capture, value) == NULL;
+    }
+    if (hashed && mg_is_nan(value)) { /* which has its address for a hash */
+        MgSource *lazy = mg_lazy_source(capture, value);
+        return lazy == NULL ? 0 : mg_capture_guard(capture, MG_GUARD_IDENTITY, lazy, value);
     }
     int tensor = mg_is_twin(value);
     if (tensor ? !hashed

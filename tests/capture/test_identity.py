@@ -469,6 +469,47 @@ f(X, ra, b.run)
 f(X, b.run, ra)
 f(X, a.run, a.run)
 kept[0] == ra, kept[1].__self__.m is kept[1]
+### tensors as keys of what is returned
+def f(x): return {x: 1}, {x}, {(x, 1): 2, frozenset([x]): 3}, x + 1
+def g(r, x): return x in r[0], x in r[1], (x, 1) in r[2], frozenset([x]) in r[2]
+---
+g(f(X), X)
+g(f(Y), Y)
+g(f(Z), Z)
+### own tensors as keys of what is returned
+def f(x):
+    y = x + 1
+    return {y: 1}, {y}, {(y, 2)}, y
+def g(r): return r[3] in r[0], r[3] in r[1], (r[3], 2) in r[2]
+---
+g(f(X))
+g(f(Y))
+g(f(X))
+### parameters as keys of what is returned
+p, q = nn.Parameter(T(3)), nn.Parameter(T(3))
+def f(p): return {p: 1}, {p}, p * 2
+def g(r, p): return p in r[0], p in r[1], r[0].get(p)
+---
+g(f(p), p)
+g(f(q), q)
+g(f(p), p)
+### tensors as keys of what was there
+d, s, dd, od, c = {}, set(), collections.defaultdict(list), collections.OrderedDict(), collections.Counter()
+def f(x):
+    d[x] = 1; s.add(x); dd[x].append(2); od[x] = 3; c[x] += 1
+    return x + 1
+def g(x): return x in d, x in s, x in dd, x in od, x in c, len(d), len(s), len(dd), len(c)
+def clear():
+    for each in d, s, dd, od, c: each.clear()
+---
+f(X)
+g(X)
+clear()
+f(Y)
+g(Y)
+clear()
+f(Z)
+g(Z)
 """)
 
 NOT_CAPTURED = {

@@ -1,0 +1,163 @@
+"""Containers and iterators that are in use where a capture stops: what follows finds in them what eager's code finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from capture import harness
+from capture.programs import parse
+
+import magneto
+from magneto import _core
+
+PROGRAMS = parse(r"""
+### outside set that grows
+s = {1, 2, 3}
+def f(x):
+    seen = []
+    try:
+        for v in s:
+            seen.append(v)
+            print(v)
+            s.add(v + 10)
+    except RuntimeError as e:
+        seen.append(str(e))
+    return x + len(seen), seen
+---
+f(X)
+f(X)
+s.clear()
+f(X)
+### own set that grows
+def f(x):
+    s, seen = {1, 2, 3}, []
+    try:
+        for v in s:
+            seen.append(v)
+            print(v)
+            s.add(v + 10)
+    except RuntimeError as e:
+        seen.append(str(e))
+    return x + len(seen), seen
+### set that grows and shrinks again
+def f(x):
+    s, seen = {1, 2, 3}, []
+    for v in s:
+        s.add(100)
+        print(v)
+        s.remove(100)
+        seen.append(v)
+    return x + len(seen), seen
+### set whose items go before it comes to them
+def f(x):
+    s, seen = {1, 2, 3, 4}, []
+    for v in s:
+        seen.append(v)
+        print(v)
+        if v < 3:
+            s.remove(v + 2)
+            s.add(v)
+            s.add(v + 40)
+    return x + len(seen), seen
+### what an iterator of a set says of itself
+def f(x):
+    s = {1, 2, 3}
+    first, all_of, none = iter(s), iter(frozenset(s)), iter(s)
+    next(first)
+    list(none)
+    print("break")
+    return x, [(type(i).__name__, i.__length_hint__(), list(i)) for i in (first, all_of, none)]
+### set of tensors and of objects
+class A: pass
+def f(x):
+    y = x + 1
+    s = {x, y, A, A(), (1, y)}
+    count = 0
+    for v in s:
+        print(len(s))
+        count += 1
+    return y + count, s & {x, y} == {x, y}
+### sets and dicts of tensors are asked after a break
+def f(x, y):
+    s, d = {x, y}, {x: 1, y: 2}
+    print(len(s))
+    return x in s, y in s, d[x], d[y], s == {y, x}, len(s | {x, y}), s - {x} == {y}
+---
+f(X, Y)
+f(Y, Z)
+f(Z, X)
+f(X, X)
+### dict whose items go to the end
+d = {"a": 1, "b": 2, "c": 3}
+def f(x):
+    seen = []
+    try:
+        for k in d:
+            seen.append(k)
+            d[k] = d.pop(k) + 1
+            print(k)
+    except RuntimeError as e:
+        seen.append(str(e))
+    return x + len(seen), seen
+---
+f(X)
+f(X)
+### dict that grows and shrinks again
+def f(x):
+    d, seen = {"a": 1, "b": 2}, []
+    for k, v in d.items():
+        d["z"] = 1
+        print(k)
+        del d["z"]
+        seen.append(v)
+    return x + len(seen), seen
+### dict whose iterator has failed
+def f(x):
+    d = {"a": 1, "b": 2}
+    i = iter(d)
+    d["z"] = 1
+    said = []
+    for _ in range(3):
+        try:
+            next(i)
+        except RuntimeError as e:
+            said.append(str(e))
+        print("break")
+        d.pop("z", None)
+    return x, said
+### hash of a NaN, which is that of its address
+def f(x, v):
+    before = hash(v)
+    print("break")
+    return x + 1, before == hash(v), hash((v, 1)) == hash((v, 1))
+---
+f(X, float("nan"))
+f(X, float("nan"))
+f(X, math.nan)
+f(X, math.nan)
+""")
+
+
+@pytest.fixture(autouse=True)
+def no_break_afterwards() -> Iterator[None]:
+    yield
+    _core.inject_fault(0)
+
+
+@pytest.mark.parametrize(
+    "backend", ["eager", lambda module, _inputs: module.forward], ids=["eager", "graphs"]
+)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_goes_on(name: str, backend: Any) -> None:
+    text, steps = PROGRAMS[name]
+    harness.run(text, steps, compile=lambda function: magneto.compile(function, backend=backend))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_goes_on_after_any_instruction(name: str) -> None:
+    text, steps = PROGRAMS[name]
+    for step in range(1, 40, 2):
+        _core.inject_fault(step)
+        harness.run(text, steps, compile=lambda function: magneto.compile(function, backend="eager"))
