@@ -48,11 +48,12 @@ make_tensor(const char *name, PyObject *sizes, const char *keyword, PyObject *va
     return tensor;
 }
 
-/* The dispatch keys of a tensor as torch gives them; 0 if it does not. */
-static uint64_t
-dispatch_keys(PyObject *tensor)
+uint64_t
+mg_layout_keys(PyObject *tensor)
 {
     uint64_t keys = 0;
+    MgAside aside;
+    mg_aside_begin(&aside);
     PyObject *core = mg_aside_import("torch._C");
     PyObject *set = core == NULL ? NULL : PyObject_CallMethod(core, "_dispatch_keys", "O", tensor);
     PyObject *number = set == NULL ? NULL : PyObject_CallMethod(set, "raw_repr", NULL);
@@ -63,6 +64,7 @@ dispatch_keys(PyObject *tensor)
     Py_XDECREF(core);
     Py_XDECREF(set);
     Py_XDECREF(number);
+    mg_aside_end(&aside);
     return keys;
 }
 
@@ -75,7 +77,7 @@ agrees(PyObject *tensor)
     MgTensor info;
     return mg_torch_read(tensor, &info) == MG_OK && (const char *)info.sizes == impl + at->sizes &&
            (const char *)info.strides == impl + at->strides && mg_word_at(impl, at->dim) == (uint64_t)info.dim &&
-           mg_word_at(impl, at->rest + 8) == dispatch_keys(tensor);
+           mg_word_at(impl, at->rest + 8) == mg_layout_keys(tensor);
 }
 
 /* Finds sizes, strides and keys, by a tensor of odd sizes. */
@@ -90,7 +92,7 @@ find_sizes(void)
     if (tensor != NULL && mg_torch_read(tensor, &info) == MG_OK) {
         const char *impl = mg_tensor_impl(tensor);
         ptrdiff_t first = (const char *)info.sizes - impl, second = (const char *)info.strides - impl;
-        uint64_t keys = dispatch_keys(tensor);
+        uint64_t keys = mg_layout_keys(tensor);
         enum { LARGEST = 192, WIDTH = MG_INLINE_DIMS * 8 };
         if (first >= 16 && first <= LARGEST && second == first + WIDTH && keys != 0) {
             at->sizes = (size_t)first;

@@ -71,6 +71,7 @@ typedef struct {
 int mg_layout_read_state(MgState *state);
 void mg_layout_set_keys(const MgState *state); /* one that was read on this thread */
 int mg_layout_knows_state(void);
+uint64_t mg_layout_keys(PyObject *tensor); /* its dispatch keys, as torch tells them; 0 if it does not */
 
 /* 1 if a mode or a tracer is on that sees operations, other than torch's for the default device; -1 with an exception. */
 int mg_layout_has_modes(void);

@@ -229,7 +229,7 @@ mg_rules_configure(PyObject *tables)
         return MG_ERR;
     }
     mg_classes_configure(tables);
-    if (mg_kinds_configure(tables) < 0) {
+    if (mg_kinds_configure(tables) < 0 || mg_torch_configure(tables) < 0) {
         return MG_ERR;
     }
     mg_stance_configure(tables);

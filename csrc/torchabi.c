@@ -33,6 +33,8 @@ static struct {
 
 static void *library; /* libtorch_cpu; never closed */
 
+static uint64_t plain_keys; /* dispatch keys that plain tensors may have; 0 before that is known */
+
 enum { DTYPES = 64, DEVICES = 32, DEVICE_INDICES = 18 };
 static PyObject *dtype_objects[DTYPES];                   /* strong */
 static PyObject *device_objects[DEVICES][DEVICE_INDICES]; /* strong; index -1 is first */
@@ -173,9 +175,34 @@ done:
     return result;
 }
 
+/* 1 if a tensor has a dispatch key that plain ones don't have. */
+static int
+has_other_keys(PyObject *tensor)
+{
+    if (plain_keys == 0) {
+        return 0;
+    }
+    uint64_t keys =
+        mg_tensor_layout.known ? mg_word_at(mg_tensor_impl(tensor), mg_tensor_layout.rest + 8) : mg_layout_keys(tensor);
+    return (keys & ~plain_keys) != 0;
+}
+
+int
+mg_torch_configure(PyObject *tables)
+{
+    PyObject *keys = PyDict_GetItemString(tables, "plain_keys");
+    if (keys != NULL) {
+        plain_keys = PyLong_AsUnsignedLongLong(keys);
+    }
+    return keys != NULL && PyErr_Occurred() ? MG_ERR : MG_OK;
+}
+
 int
 mg_torch_read(PyObject *tensor, MgTensor *info)
 {
+    if (has_other_keys(tensor)) {
+        return MG_ERR;
+    }
     Handle handle = (char *)tensor + mg_tensor_layout.impl;
     int64_t *sizes, *strides;
     if (abi.get_layout(handle, &info->layout) != 0 || info->layout != abi.strided ||

@@ -39,11 +39,15 @@ mg_torch_is_tensor(PyObject *object)
     return PyObject_TypeCheck(object, mg_torch.base);
 }
 
-/* Reads the metadata of a tensor that has plain strides. MG_OK, or MG_ERR without an exception if it has none. */
+/* Sets which dispatch keys plain tensors may have; until then all are taken. */
+int mg_torch_configure(PyObject *tables);
+
+/* Reads the metadata of a tensor. MG_OK, or MG_ERR without an exception if it has no plain strides, or other keys. */
 int mg_torch_read(PyObject *tensor, MgTensor *info);
 
-/* 1 or 0, as requires_grad. */
+/* 1 or 0, as requires_grad and is_leaf. */
 int mg_torch_requires_grad(PyObject *tensor);
+int mg_torch_is_leaf(PyObject *tensor);
 
 /* 1 if a tensor that requires grad and is no leaf is a view of one. Anything that fails counts as 0. */
 int mg_torch_views_leaf(PyObject *tensor);
@@ -54,9 +58,6 @@ PyObject *mg_torch_grad(PyObject *tensor);
 
 /* 1 or 0: the values are the conjugates, or the negatives, of what the memory holds. */
 int mg_torch_is_conjugate(PyObject *tensor), mg_torch_is_negative(PyObject *tensor);
-
-/* 1 or 0, as is_leaf. */
-int mg_torch_is_leaf(PyObject *tensor);
 
 /* The method of torch._C.TensorBase that a builtin (`x.add`) binds; borrowed. NULL without an exception if it binds none. */
 PyObject *mg_torch_method_of(PyObject *bound);

@@ -268,7 +268,7 @@ _OUTPUT_FUNCTIONS = _words("builtins.print builtins.open builtins.input builtins
 _BREAKING_FUNCTIONS = _words(
     "builtins.exec builtins.eval builtins.globals builtins.locals builtins.dir builtins.__import__ builtins.compile "
     "torch.is_inference torch._is_zerotensor torch.autograd.backward torch.random.fork_rng "
-    "torch._nested_tensor_from_mask_left_aligned"
+    "torch._nested_tensor_from_mask_left_aligned torch._add_batch_dim torch._remove_batch_dim"
 )
 
 _FOLDED_OF_RE = _words("search match fullmatch compile sub subn split findall escape")
@@ -579,6 +579,20 @@ def _kinds() -> dict[str, type]:
     }
 
 
+def _plain_keys() -> int:
+    """The dispatch keys that a plain tensor may have, as bits: others tell of wrappers, or of another layout."""
+    backends = _words(
+        "CPU CUDA HIP XLA MPS MTIA IPU XPU HPU VE Lazy Meta MAIA PrivateUse1 PrivateUse2 PrivateUse3"
+    )
+    names = [*backends, *(f"Autograd{name}" for name in backends), *(f"Autocast{name}" for name in backends)]
+    keys = 0
+    for name in (*names, "ADInplaceOrView", "Conjugate", "Negative"):
+        key = getattr(torch._C.DispatchKey, name, None)
+        if key is not None:
+            keys |= torch._C.DispatchKeySet(key).raw_repr()
+    return keys
+
+
 def tables() -> dict[str, Any]:
     """All tables, for `_core.configure`."""
     calls: dict[Any, str] = {}
@@ -667,6 +681,7 @@ def tables() -> dict[str, Any]:
         "is_as_written": _scripts.is_as_written,
         "stand_ins": {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128},
         "kinds": _kinds(),
+        "plain_keys": _plain_keys(),
         "abc_check": abc.ABCMeta.__instancecheck__,
         "no_override": torch._C._disabled_torch_function_impl,
         "overrides_enabled": torch._C._is_torch_function_enabled,

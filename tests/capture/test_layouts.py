@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._vmap_internals import vmap
 
 import magneto
 
@@ -48,6 +49,11 @@ def per_channel(x: torch.Tensor) -> torch.Tensor:
     return torch.quantize_per_channel(x.reshape(2, 2), scales, zeros, 0, torch.qint8)
 
 
+def look_at_keys(x: torch.Tensor) -> torch.Tensor:
+    print(torch._C._dispatch_keys(x))
+    return x
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "quantised": (lambda x: look(quantised(x)), X),
     "quantised and back": (lambda x: quantised(x).dequantize() + x, X),
@@ -83,6 +89,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "mixed with meta": (lambda x: x + torch.ones(4, device="meta"), X),
     "subclass argument": (lambda s: (type(s), type(s + 1), s), X.as_subclass(Sub)),
     "subclass": (lambda x: (type(x.as_subclass(Sub)), x.as_subclass(Sub) + 1), X),
+    "the wrappers of the older vmap": (
+        lambda m: (vmap(lambda x: x + x.is_contiguous(), in_dims=1)(m), vmap(lambda x: x.is_contiguous() + x * 0)(m)),
+        SQUARE,
+    ),
+    "an axis that the older vmap has not": (lambda m: vmap(lambda x: x, out_dims=-4)(m), SQUARE),
+    "what only the older vmap refuses": (
+        lambda m: vmap(lambda x: (x.is_contiguous(memory_format=torch.channels_last), x)[1])(m), SQUARE,
+    ),
+    "functional": (lambda x: torch._from_functional_tensor(look_at_keys(torch._to_functional_tensor(x)) + 1), X),
     "no dimensions": (lambda x: (x.sum()._is_view(), x.sum().shape, x[0]._is_view(), x[0]), X),
     "storage_type": (lambda x: x.storage_type(), X),
     "storage": (lambda x: (type(x.storage()), type(x.untyped_storage()), x.untyped_storage().nbytes()), X),
