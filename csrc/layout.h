@@ -61,8 +61,7 @@ mg_tensor_needs_grad(PyObject *tensor)
     return mg_word_at(meta, mg_tensor_layout.function) != 0 ? 1 : 2 * (meta[mg_tensor_layout.view] != 0);
 }
 
-/* Torch's global state in words. */
-typedef struct {
+typedef struct {                 /* torch's global state in words */
     uint64_t flags;              /* grad mode, inference mode, default dtype, determinism */
     uint64_t included, excluded; /* dispatch keys of this thread: autocast and the like */
 } MgState;
