@@ -3,6 +3,7 @@
  * All that a capture owns hangs on its MgCapture, and nothing outside was touched: dropping it is the abort. */
 #include "capture.h"
 
+#include "aside.h"
 #include "exit.h"
 #include "hook.h"
 #include "lazy.h"
@@ -272,6 +273,42 @@ mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ...)
     }
     PyErr_SetNone(abort_exception);
     return MG_ERR;
+}
+
+void
+mg_capture_find_log(MgCapture *capture)
+{
+    static PyObject *module; /* strong: warnings */
+    if (module == NULL && (module = mg_aside_import("warnings")) == NULL) {
+        PyErr_Clear();
+        return;
+    }
+    PyObject *show = PyDict_GetItemString(PyModule_GetDict(module), "_showwarnmsg_impl");
+    PyObject *self = show != NULL && PyCFunction_Check(show) ? PyCFunction_GET_SELF(show) : NULL;
+    capture->log = self != NULL && PyList_Check(self) ? self : NULL;
+}
+
+int
+mg_capture_look(MgCapture *capture, PyObject *object)
+{
+    if (MG_LIKELY(capture->log == NULL || object != capture->log)) {
+        return MG_OK;
+    }
+    capture->reads_log = 1;
+    for (int i = 0; i < capture->node_count; i++) {
+        if (capture->nodes[i].kind != MG_NODE_INPUT) {
+            return mg_capture_abort(capture, MG_REASON_OPAQUE, "the list that warnings are added to");
+        }
+    }
+    return MG_OK;
+}
+
+int
+mg_capture_operate(MgCapture *capture)
+{
+    return capture->reads_log
+               ? mg_capture_abort(capture, MG_REASON_RESULT, "a warning that goes to a list which was read")
+               : MG_OK;
 }
 
 int

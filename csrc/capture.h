@@ -157,6 +157,8 @@ struct MgCapture {
     int starved;           /* there was no memory for something that was taken for an answer; see mg_error_clear */
     PyObject *ids;         /* strong: a set of what id() gave for objects of this capture; NULL if it gave nothing */
     int addresses;         /* addresses of objects may have been read: by their default repr or hash */
+    PyObject *log;         /* borrowed, only compared: the list that warnings are added to, or NULL */
+    int reads_log;         /* captured code has looked into that list */
     int whole;             /* > 0 in a function that a break can't split: it is called again as a whole */
     int direct;            /* the next frame is called by captured code, not by C code */
     MgLazy *lazy;          /* owned: plain values that nobody has looked at yet */
@@ -238,6 +240,13 @@ int mg_capture_check(MgCapture *capture);
 /* Called where captured code asks which exception is handled: one of its own, or none, which is guarded. The capture is
  * aborted if it is a caller's. */
 int mg_capture_handles(MgCapture *capture);
+
+/* Kernels warn when the graph runs. So where warnings are added to a list (`warnings.catch_warnings(record=True)`), captured
+ * code that looks into it and operations are not of one graph: MG_ERR before a look at an object that is the list, and before
+ * an operation. */
+void mg_capture_find_log(MgCapture *capture);
+int mg_capture_look(MgCapture *capture, PyObject *object);
+int mg_capture_operate(MgCapture *capture);
 
 /* Adds a guard unless there is one of this kind on the source already. `expected` is borrowed. */
 int mg_capture_guard(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected);

@@ -1138,7 +1138,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         goto done;
     }
     PyObject *written = PyTuple_GET_ITEM(outcome, 3);
-    if (check_rows(capture, written, mapping.twins) < 0 || check_lstm(capture, target, value, args, count) < 0) {
+    if (mg_capture_operate(capture) < 0 || check_rows(capture, written, mapping.twins) < 0 ||
+        check_lstm(capture, target, value, args, count) < 0) {
         Py_DECREF(outcome);
         goto done;
     }

@@ -70,6 +70,7 @@ run_subject(MgCapture *capture, const Subject *subject)
     PyObject *result = NULL;
     if (capture->entry_state != NULL && mg_control_begin() == MG_OK) {
         capture->state = Py_NewRef(capture->entry_state);
+        mg_capture_find_log(capture);
         mg_hook_acquire();
         mg_capture_current = capture;
         result = subject->frame != NULL

@@ -603,7 +603,7 @@ expose_sequence(MgCapture *capture, MgRecord *record, PyObject *shadow)
 {
     PyObject *sequence = record->object;
     Py_ssize_t size = Py_SIZE(sequence);
-    if (mg_capture_guard_length(capture, record->source, size) < 0) {
+    if (mg_capture_look(capture, sequence) < 0 || mg_capture_guard_length(capture, record->source, size) < 0) {
         return MG_ERR;
     }
     for (Py_ssize_t i = 0; i < size; i++) {
@@ -1432,7 +1432,8 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
                 mg_error_clear();
             }
             else if (sequence && index >= -size && index < size) {
-                if (index < 0 && mg_capture_guard_length(capture, record->source, size) < 0) {
+                if (mg_capture_look(capture, container) < 0 ||
+                    (index < 0 && mg_capture_guard_length(capture, record->source, size) < 0)) {
                     return NULL;
                 }
                 index += index < 0 ? size : 0;
@@ -1543,7 +1544,9 @@ mg_world_length(MgCapture *capture, PyObject *object)
         (record->kind == MG_KIND_LIST || record->kind == MG_KIND_DICT || record->kind == MG_KIND_SET ||
          record->kind == MG_KIND_DEQUE)) {
         Py_ssize_t size = PyObject_Size(object);
-        return mg_capture_guard_length(capture, record->source, size) < 0 ? -1 : size;
+        return mg_capture_look(capture, object) < 0 || mg_capture_guard_length(capture, record->source, size) < 0
+                   ? -1
+                   : size;
     }
     PyObject *exposed = mg_world_expose(capture, object);
     if (exposed == NULL || mg_world_guard_protocols(capture, exposed) < 0) {

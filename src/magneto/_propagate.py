@@ -151,18 +151,43 @@ def version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
+class _Collector:
+    """Takes the warnings of one thread, whatever the filters say; those of others go their way."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.caught: list[Any] = []
+        self.show = warnings._showwarnmsg  # type: ignore[attr-defined]
+
+    def match(self, _: str) -> bool:
+        """As the pattern for the text of a warning in a filter."""
+        return threading.get_ident() == self.thread
+
+    def take(self, message: Any) -> None:
+        """In place of what shows a warning."""
+        if threading.get_ident() == self.thread:
+            self.caught.append(message)
+        else:
+            self.show(message)
+
+
 @contextlib.contextmanager
 def _caught_warnings() -> Iterator[list[Any]]:
-    """Collects warnings and shows none. Without `warnings.catch_warnings`, which has Python forget what it has shown
-    once already."""
-    caught: list[Any] = []
-    filters, show = warnings.filters, warnings._showwarnmsg  # type: ignore[attr-defined]
-    warnings.filters = [("always", None, Warning, None, 0)]
-    warnings._showwarnmsg = caught.append  # type: ignore[attr-defined]
+    """Collects the warnings of this thread and shows none. Without `warnings.catch_warnings`, which has Python forget
+    what it has shown once already, and is the whole process's."""
+    collector = _Collector()
+    filters: Any = warnings.filters
+    entry = ("always", collector, Warning, None, 0)
     try:
-        yield caught
+        filters.insert(
+            0, entry
+        )  # in the list that is there: other threads may change it, or put another in its place
+        warnings._showwarnmsg = collector.take  # type: ignore[attr-defined]
+        yield collector.caught
     finally:
-        warnings.filters, warnings._showwarnmsg = filters, show  # type: ignore[attr-defined]
+        with contextlib.suppress(ValueError):  # somebody has removed all filters
+            filters.remove(entry)
+        warnings._showwarnmsg = collector.show  # type: ignore[attr-defined]
 
 
 def _is_resized(before: list[Any], fakes: list[torch.Tensor], out: list[torch.Tensor]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -40,31 +42,37 @@ IN_PLACE = sorted(name for name in dir(torch) if name.startswith("_foreach_") an
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_a_foreach_function_in_place_gives_back_its_list(name):
     function = getattr(torch, name)
-    others = [torch.full((2,), 0.5), torch.full((3,), 0.5)]
+    others, numbers = [torch.full((2,), 0.5), torch.full((3,), 0.5)], torch.tensor([2.0, 3.0])
+    found = []
+    for rest in (
+        (), (2.0,), (others,), (others, others), (others, 0.5), ([2.0, 3.0],), (numbers[0],), (others, others, 2.0),
+        (others, others, [2.0, 3.0]), (others, others, numbers), (others, [0.5, 0.25]),
+    ):  # fmt: skip
+        try:
+            function([torch.ones(2), torch.ones(3)], *rest)
+        except (TypeError, RuntimeError):
+            continue
+        found.append(rest)
+    assert found, "it needs other arguments"
 
-    def arguments() -> tuple[Any, ...] | None:
-        for rest in ((), (2.0,), (others,), (others, others), (others, 0.5)):
-            try:
-                function([torch.ones(2), torch.ones(3)], *rest)
-            except (TypeError, RuntimeError):
-                continue
-            return rest
-        return None
+    def make(rest):
+        outside, items = [torch.ones(2), torch.ones(3)], (torch.ones(2), torch.ones(3))
 
-    rest = arguments()
-    if rest is None:
-        pytest.skip("needs other arguments")
-    outside = [torch.ones(2), torch.ones(3)]
-
-    def make():
         def f():
             inside = [torch.ones(2), torch.ones(3)]
             got, same = function(inside, *rest), function(outside, *rest)
-            return got is inside, same is outside, got[0] is inside[0], got
+            named = inside if rest else function(self=inside)
+            of_tuple = function(items, *rest)
+            return (
+                got is inside, same is outside, named is inside, of_tuple is items, type(of_tuple), got[0] is inside[0],
+                [[(x, x._version) for x in part] for part in (got, outside, items)],
+            )  # fmt: skip
 
         return f
 
-    check(make)
+    for rest in found:
+        assert isinstance(make(rest)(), tuple)
+        check(lambda: make(rest))  # noqa: B023
 
 
 PERMUTED = torch.arange(24.0).view(2, 3, 4).permute(2, 0, 1)
@@ -123,6 +131,10 @@ WARNING = [
     lambda: torch.nn.functional.mse_loss(torch.ones(2, 1), torch.ones(2)),
     lambda: torch.add(torch.ones(3), 1, out=torch.ones(2)),
     lambda: torch.nn.functional.upsample(torch.ones(1, 1, 2, 2), scale_factor=2),
+    # of these only the kernels warn
+    lambda: torch.ones(1).std(),
+    lambda: torch.var_mean(torch.ones(1)),
+    lambda: torch.ones(2, 2).index_fill_(0, torch.tensor([0]), 1).std(0, correction=2),
 ]
 
 
@@ -140,6 +152,56 @@ def test_warnings_of_operations_come_once_and_in_time(number):
         return f
 
     check(make)
+
+
+def test_the_list_of_warnings_is_read_between_operations():
+    def make():
+        def f():
+            x = torch.ones(2)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                before = len(caught)
+                a = x[:1].std() + x
+                middle = [str(one.message)[:5] for one in caught]
+                b = a.var(unbiased=True) + x[:1].var()
+                caught.append("a line of the program's")
+                c = b + caught.index("a line of the program's")
+            return before, middle, a, b, c, len(caught), caught[-1], c + len(caught)
+
+        return f
+
+    check(make)
+
+
+def test_warnings_of_other_threads_are_shown_while_operations_are_propagated():
+    shown: list[str] = []
+    ends = threading.Event()
+    given = 0
+
+    def warn():
+        nonlocal given
+        while not ends.is_set():
+            given += 1
+            warnings.warn_explicit(f"number {given}", UserWarning, "a file", given)
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_, **__: shown.append(str(message))
+        filters = list(warnings.filters)
+        sys.setswitchinterval(1e-6)
+        thread.start()
+        try:
+            for i in range(1, 11):
+                compiled = magneto.compile(lambda x: x.roll(i, 0).tril(i).logcumsumexp(0), backend="eager")  # noqa: B023
+                compiled(torch.ones(3, i))
+        finally:
+            ends.set()
+            thread.join()
+            sys.setswitchinterval(interval)
+        assert warnings.filters == filters
+    assert len(shown) == given
 
 
 @pytest.mark.parametrize("number", range(len(WARNING)))
