@@ -125,6 +125,7 @@ stress: SEED := $(SEED)
 stress: build ## 5,000 random captured programs, 5,000 with breaks; hostile objects; all samples of torch's tests; random CPython tests, for MINUTES=30
 	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_PROGRAMS=5000 $(RUN) -m pytest -q tests/capture/test_random_programs.py
 	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_BREAKS=5000 $(RUN) -m pytest -q tests/breaks/test_random.py
+	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_ALIASES=2000 $(RUN) -m pytest -q tests/capture/test_random_aliases.py
 	MAGNETO_RANDOM_SEED=$(SEED) $(RUN) -m pytest -q tests/call/test_random_changes.py
 	$(RUN) tests/capture/fuzz.py --seed $(SEED) --minutes $(MINUTES)
 	MAGNETO_SWEEP=1 $(RUN) -m pytest -q tests/capture/test_ops.py tests/capture/test_modules.py tests/capture/test_shapes.py

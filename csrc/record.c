@@ -1096,6 +1096,88 @@ check_lstm(MgCapture *capture, PyObject *target, PyObject *value, PyObject *cons
     return mg_capture_abort(capture, MG_REASON_BACKEND, "an LSTM in training, on the CPU");
 }
 
+/* What a tensor has in common with those that share its memory: its storage if it is from outside, else the first one of
+ * its ring. */
+static const void *
+memory_of(PyObject *tensor)
+{
+    MgTwin *twin = mg_twin_of(tensor), *first = twin;
+    for (MgTwin *member = twin->next; member != twin; member = member->next) {
+        first = member < first ? member : first;
+    }
+    MgTwin *member = twin;
+    do {
+        uintptr_t storage = member->real == NULL ? 0 : mg_storage_of(member->real);
+        if (storage != 0) {
+            return (const void *)storage;
+        }
+        member = member->next;
+    } while (member != twin);
+    return first;
+}
+
+/* 1 if two tensors of a list or tuple share memory. 0 or -1. */
+static int
+has_twice(PyObject *items)
+{
+    PyObject *seen = PyList_Check(items) || PyTuple_Check(items) ? PySet_New(NULL) : NULL;
+    int found = PyErr_Occurred() ? -1 : 0;
+    for (Py_ssize_t i = 0; found == 0 && seen != NULL && i < Py_SIZE(items); i++) {
+        PyObject *item = PyList_Check(items) ? PyList_GET_ITEM(items, i) : PyTuple_GET_ITEM(items, i);
+        PyObject *key = mg_is_twin(item) ? PyLong_FromVoidPtr((void *)memory_of(item)) : NULL;
+        if (key == NULL) {
+            found = PyErr_Occurred() ? -1 : 0;
+            continue;
+        }
+        found = PySet_Contains(seen, key);
+        if (found == 0 && PySet_Add(seen, key) < 0) {
+            found = -1;
+        }
+        Py_DECREF(key);
+    }
+    Py_XDECREF(seen);
+    return found;
+}
+
+/* 1 if the operator of this name makes its argument another view of its memory (`x.t_()`, `x.detach_()`). 0 or -1. */
+static int
+is_view_in_place(const char *name)
+{
+    static PyObject *ask; /* strong */
+    if (ask == NULL) {
+        ask = mg_aside_find("magneto._effects", "is_view_in_place");
+    }
+    PyObject *text = ask == NULL ? NULL : PyUnicode_FromString(name);
+    PyObject *answer = text == NULL ? NULL : mg_aside_call(ask, &text, 1);
+    int result = answer == NULL ? -1 : answer == Py_True;
+    Py_XDECREF(text);
+    Py_XDECREF(answer);
+    return result;
+}
+
+/* MG_ERR if an operation in place is for a backend, and AOTAutograd would not do what eager does: it neither makes other
+ * views of inputs, nor knows which of them are views (TorchDynamo captures no such operation either); and where foreach
+ * functions write to a tensor several times, it keeps one of the writes. */
+static int
+check_in_place(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count)
+{
+    const char *name = PyUnicode_Check(target)     ? PyUnicode_AsUTF8(target)
+                       : PyCFunction_Check(target) ? ((PyCFunctionObject *)target)->m_ml->ml_name
+                                                   : NULL;
+    size_t length = name == NULL ? 0 : strlen(name);
+    if (!capture->foreign || length < 2 || name[length - 1] != '_' || name[length - 2] == '_' || count == 0) {
+        return MG_OK;
+    }
+    int twice = has_twice(args[0]);
+    if (twice != 0) {
+        return twice < 0 ? MG_ERR
+                         : mg_capture_abort(capture, MG_REASON_BACKEND, "memory is written to twice by one operation");
+    }
+    int view = mg_is_twin(args[0]) && mg_twin_of(args[0])->source != NULL ? is_view_in_place(name) : 0;
+    return view <= 0 ? view
+                     : mg_capture_abort(capture, MG_REASON_BACKEND, "a tensor becomes another view of its memory");
+}
+
 PyObject *
 mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
                PyObject *kwnames)
@@ -1108,7 +1190,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     kwnames = names == Py_None ? NULL : names;
     mapping.infers = infers_dtype(kind, target, kwnames);
     mapping.stores = kind == MG_NODE_FUNCTION && is_named(target, "setitem");
-    if (names == NULL || mg_tensor_class_check(capture, target, args, count) < 0 || key_add(&mapping, target) < 0 ||
+    if (names == NULL || mg_tensor_class_check(capture, target, args, count) < 0 ||
+        check_in_place(capture, target, args, count) < 0 || key_add(&mapping, target) < 0 ||
         key_add(&mapping, state) < 0 ||
         map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0 ||
         check_gradless(capture, mapping.twins) < 0 || mg_shape_add_settings(target, mapping.key) < 0) {

@@ -161,6 +161,9 @@ class Compiler:
                 exc.name_of(self.backend), error, exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
             )  # fmt: skip
             return None
+        if _has_views_of_merged_inputs(context, inputs):
+            _let_go(context, module)
+            return None
         check = _guard_on_inputs(entry, context, inputs)
         _let_go(context, module)
         compiled = _not_lazy(compiled)
@@ -355,6 +358,23 @@ def _written_inputs(context: TracingContext, count: int) -> list[bool]:
     if len(written) != count:  # it left out some that were there twice, or put one in place of several
         return [any(written)] * count
     return written
+
+
+def _has_views_of_merged_inputs(context: TracingContext, inputs: list[Any]) -> bool:
+    """Whether an output is a view of inputs that share memory and are written to.
+
+    AOTAutograd makes such inputs out of one, their common memory, and then makes such outputs as if they were views of
+    that: they have the wrong strides, or there is an error.
+    """
+    written = _written_inputs(context, len(inputs))
+    if not any(written) or context.fw_metadata is None:
+        return False
+    from torch._functorch._aot_autograd.schemas import OutputType
+
+    groups = _storages(inputs)
+    merged = {group for group, writes in zip(groups, written, strict=True) if writes and group >= 0}
+    views = {OutputType.alias_of_input, OutputType.is_input}
+    return bool(merged) and any(info.output_type in views for info in context.fw_metadata.output_info)
 
 
 def _guard_on_inputs(

@@ -1,11 +1,12 @@
 """What operations do besides giving a result: writes and random numbers, as the schemas of torch's operators tell.
 
-An operation of a graph may be any function of torch's, one in Python included. It is called on tensors without data, and
+An operation of a graph may be any function of torch's, one in Python too. It is called on tensors without data, and
 the operators that this leads to are looked at, one by one, before they run.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -156,3 +157,12 @@ def repeats(
     except Exception:  # whatever can't be called so
         return False
     return True
+
+
+@functools.cache
+def is_view_in_place(name: str) -> bool:
+    """Whether the operator of this name makes its first argument another view of the same memory, as `x.t_()` does."""
+    packet = getattr(torch.ops.aten, name, None)
+    return packet is not None and any(
+        torch.Tag.inplace_view in getattr(packet, overload).tags for overload in packet.overloads()
+    )

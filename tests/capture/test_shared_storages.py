@@ -12,6 +12,8 @@ from torch import nn
 
 import magneto
 
+from .harness import _Walk
+
 WEIGHT = torch.ones(2, 3, requires_grad=True)
 
 
@@ -203,3 +205,90 @@ def test_views_of_what_comes_to_require_grad(backend: str) -> None:
         return v.requires_grad, v.is_leaf
 
     assert magneto.compile(f, backend=backend)(torch.ones(3)) == f(torch.ones(3))
+
+
+def makes_views(x):
+    x.swapaxes_(0, 1)
+    x[0].mul_(WEIGHT.t()[0])
+    return x.sum()
+
+
+def detaches(x):
+    x.detach_()
+    return x * 2
+
+
+def adds_a_dimension_without_grad(x):
+    with torch.no_grad():
+        x.unsqueeze_(0)
+    return x.sum()
+
+
+def squeezes(x):
+    x.add_(1).squeeze_()
+    return x * 2, x.shape
+
+
+def writes_twice(x):
+    torch._foreach_add_([x, x, x[0]], 1.0)
+    return x * 1
+
+
+def writes_twice_to_a_tuple(x):
+    torch._foreach_mul_((x, x), 2.0)
+    return x * 1
+
+
+INPUTS: list[Callable[[], torch.Tensor]] = [
+    lambda: torch.arange(6.0).view(2, 3),
+    lambda: torch.arange(18.0).view(3, 2, 3)[1],
+    lambda: torch.arange(6.0).view(2, 3).requires_grad_(),
+    lambda: torch.arange(6.0).view(2, 3) * WEIGHT,
+    lambda: (torch.arange(6.0).view(2, 3) * WEIGHT)[:],
+    lambda: torch.arange(3.0).view(1, 3),
+]
+
+
+def run(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "program",
+    [makes_views, detaches, adds_a_dimension_without_grad, squeezes, writes_twice, writes_twice_to_a_tuple],
+)
+def test_what_aotautograd_does_not_do_to_inputs(program: Callable[..., Any], backend: str) -> None:
+    compiled = magneto.compile(program, backend=backend)
+    for _ in range(2):
+        for make in INPUTS:
+            expected, given = make(), make()
+            walk, other = _Walk(""), _Walk("")
+            left = walk((run(program, expected), expected))
+            assert other((run(compiled, given), given)) == left
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_views_of_inputs_that_share_memory_and_are_written_to(backend: str) -> None:
+    def attribute(p, q):
+        with torch.no_grad():
+            p.copy_(WEIGHT)
+        return q.T
+
+    def method(p, q):
+        p.add_(1)
+        return q.t(), q[0], p.view(-1)
+
+    def itself(p, q):
+        p.add_(1)
+        return q
+
+    for program in (attribute, method, itself):
+        compiled = magneto.compile(program, backend=backend)
+        for make in (apart, view, base, halves, view):
+            expected, given = make(), make()
+            left, right = _Walk(""), _Walk("")
+            assert right((run(compiled, *given), given)) == left((run(program, *expected), expected))
