@@ -556,7 +556,10 @@ add_function(MgPlanner *planner, PyObject *value)
 {
     PyFunctionObject *function = (PyFunctionObject *)value;
     int cells = function->func_closure == NULL ? 0 : (int)PyTuple_GET_SIZE(function->func_closure);
-    int node = add_compound(planner, value, MG_PLAN_FUNCTION, value, cells + FUNCTION_PARTS);
+    /* an entry has its code and its globals alone, not what its cells hold */
+    PyObject *model = PyFunction_NewWithQualName(function->func_code, function->func_globals, function->func_qualname);
+    int node = model == NULL ? -1 : add_compound(planner, value, MG_PLAN_FUNCTION, model, cells + FUNCTION_PARTS);
+    Py_XDECREF(model);
     if (node < 0) {
         return -1;
     }
