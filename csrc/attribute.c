@@ -5,6 +5,7 @@
 #include "except.h"
 #include "kinds.h"
 #include "control.h"
+#include "finalizer.h"
 #include "protocol.h"
 #include "record.h"
 #include "route.h"
@@ -870,10 +871,9 @@ store_slot(MgCapture *capture, MgRecord *record, PyObject *name, PyObject *descr
         if (old == NULL && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) {
             return MG_ERR;
         }
-        PyErr_Clear(); /* it was empty */
-        int status = mg_trace_replace(capture, old, 1);
-        Py_XDECREF(old);
-        if (status < 0) {
+        PyErr_Clear();   /* it was empty */
+        Py_XDECREF(old); /* the slot has it */
+        if (mg_finalizer_drop(capture, old) < 0) {
             return MG_ERR;
         }
     }

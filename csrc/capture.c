@@ -176,6 +176,12 @@ mg_capture_free(MgCapture *capture)
         Py_CLEAR(record->held);
         Py_CLEAR(record->slots);
     }
+    for (int i = 0; i < capture->watch_count; i++) {
+        Py_DECREF(capture->watches[i].item);
+    }
+    PyMem_Free(capture->watches);
+    PyMem_Free(capture->quiets);
+    mg_table_free(&capture->drops);
     mg_exit_clear(capture);
     mg_lazy_free(capture);
     Py_XDECREF(capture->result);
@@ -444,6 +450,12 @@ mg_capture_guard_length(MgCapture *capture, MgSource *source, Py_ssize_t length)
         return fresh;
     }
     return add_guard(capture, (MgGuard){.kind = MG_GUARD_LENGTH, .source = source, .index = length});
+}
+
+int
+mg_capture_guard_many(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected, Py_ssize_t index)
+{
+    return add_guard(capture, (MgGuard){.kind = kind, .source = source, .expected = expected, .index = index});
 }
 
 int

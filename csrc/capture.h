@@ -33,9 +33,10 @@ typedef enum {
 
 /* An outside object that captured code has met, or may meet (then it is provisional, and not guarded yet). */
 typedef struct {
-    PyObject *object; /* strong */
-    MgSource *source; /* the first way to it; borrowed from the capture's sources */
-    PyObject *view;   /* strong: what captured code sees; NULL while it is the object itself */
+    PyObject *object;      /* strong */
+    Py_ssize_t references; /* that it has outside, as far as is known; see finalizer.c */
+    MgSource *source;      /* the first way to it; borrowed from the capture's sources */
+    PyObject *view;        /* strong: what captured code sees; NULL while it is the object itself */
     PyObject *held;  /* strong: writes held back, a dict of key -> value or the deletion mark; NULL if there are none */
     PyObject *slots; /* strong: the same for the slots of an instance, by descriptor; NULL if there are none */
     MgKind kind;
@@ -63,7 +64,21 @@ typedef enum {
     MG_GUARD_LACKS,    /* the instance dict of source has none of the names in the list expected */
     MG_GUARD_REFERENT, /* source is a plain weak reference to other */
     MG_GUARD_WEAK,     /* source is what the weak reference expected points at */
+    MG_GUARD_QUIET,    /* no finalizer runs if some sources are written over: see mg_finalizer_seal */
 } MgGuardKind;
+
+/* What an entry lets go of: the object at a source, or, if index is not negative, its items from there on. */
+typedef struct {
+    MgSource *source; /* borrowed */
+    Py_ssize_t index;
+} MgQuiet;
+
+/* An item of an outside container that has a finalizer. */
+typedef struct {
+    MgRecord *record; /* of the container; borrowed */
+    PyObject *item;   /* strong */
+    Py_ssize_t count; /* how often the shadow has it */
+} MgWatch;
 
 typedef struct {
     MgGuardKind kind;
@@ -140,11 +155,17 @@ struct MgCapture {
     PyObject *result;  /* strong: what the root returned, or NULL */
     PyObject *keep;    /* strong: a list of objects that must live as long as the capture */
     MgTable inside;    /* functions and cells that captured code made */
-    MgReason reason;   /* why it was aborted; NONE while it is alive */
-    PyObject *detail;  /* strong: text for the reason, or NULL */
-    PyObject *where;   /* strong: a tuple of (code, line) pairs where it stopped, or NULL */
-    PyObject *stack;   /* strong: what mg_capture_stack gave last, or NULL */
-    PyObject *state;   /* strong: torch's global state as it is now; NULL if it must be read */
+    MgTable drops;     /* object -> how many of its outside references captured code has let go of */
+    MgWatch *watches;  /* owned: what captured code must not take out of shadows */
+    int watch_count;
+    MgQuiet *quiets; /* owned: what must have no finalizer on later calls */
+    int quiet_count;
+    Py_ssize_t root_depth; /* slots of the root frame, without the arguments of the call under way */
+    MgReason reason;       /* why it was aborted; NONE while it is alive */
+    PyObject *detail;      /* strong: text for the reason, or NULL */
+    PyObject *where;       /* strong: a tuple of (code, line) pairs where it stopped, or NULL */
+    PyObject *stack;       /* strong: what mg_capture_stack gave last, or NULL */
+    PyObject *state;       /* strong: torch's global state as it is now; NULL if it must be read */
     PyObject *entry_state; /* strong: the same, at the start */
     PyObject *queries;     /* strong: (function, *arguments) -> answer, of settings that were asked for; or NULL */
     PyObject *registered;  /* strong: (class, ABC) -> whether it is a subclass, where that was asked; or NULL */
@@ -252,6 +273,8 @@ int mg_capture_operate(MgCapture *capture);
 int mg_capture_guard(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected);
 int mg_capture_guard_length(MgCapture *capture, MgSource *source, Py_ssize_t length);
 int mg_capture_guard_limit(MgCapture *capture, MgSource *source, Py_ssize_t limit);
+int mg_capture_guard_many(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected,
+                          Py_ssize_t index); /* even if there is one */
 int mg_capture_guard_lacks(MgCapture *capture, MgSource *source, PyObject *name);
 int mg_capture_guard_pair(MgCapture *capture, MgGuardKind kind, MgSource *source, MgSource *other);
 

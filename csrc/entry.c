@@ -9,6 +9,7 @@
 #include "answer.h"
 #include "alias.h"
 #include "fast.h"
+#include "finalizer.h"
 #include "kinds.h"
 #include "lazy.h"
 #include "protocol.h"
@@ -68,6 +69,9 @@ add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_
         }
         entry->effects = effects;
         maker->effect_room = room;
+    }
+    if (mg_finalizer_guard(maker->planner.capture, kind, target, key, index) < 0) {
+        return MG_ERR;
     }
     PyObject *fixed = own_key < 0 ? Py_XNewRef(key) : NULL;
     entry->effects[entry->effect_count++] = (MgEffect){kind, target->id, fixed, own_key, index, node, maker->hash};
@@ -912,6 +916,9 @@ mg_entry_new(MgCapture *capture, PyObject *result)
     }
     if (status == MG_OK) {
         status = mg_protocol_guard_names(capture);
+    }
+    if (status == MG_OK) {
+        status = mg_finalizer_seal(capture);
     }
     if (status == MG_OK) {
         entry->settings = Py_XNewRef(capture->settings);

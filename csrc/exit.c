@@ -14,6 +14,7 @@
 #include "alias.h"
 #include "check.h"
 #include "except.h"
+#include "finalizer.h"
 #include "place.h"
 #include "reserve.h"
 #include "trace.h"
@@ -88,12 +89,39 @@ keep_dead(MgCapture *capture, MgFrame *frame, int slot, char *dead)
     if (is_own(capture, frame, slot)) {
         return Py_NewRef(&mg_exit_own);
     }
+    for (int i = 0; capture->point && frame == capture->root && i < capture->argument_count; i++) {
+        if (capture->arguments[i] == value) { /* it came from another slot, or the stack */
+            return Py_NewRef(value);
+        }
+    }
     if (!mg_is_twin(value) &&
-        mg_trace_acts(NULL, value)) { /* what captured code made goes with its frame, and is seen to */
-        return mg_trace_acts(capture, value) ? Py_NewRef(value) : NULL;
+        mg_finalizer_within(NULL, value)) { /* what captured code made goes with its frame, and is seen to */
+        return mg_finalizer_within(capture, value) ? Py_NewRef(value) : NULL;
     }
     *dead = 1;
     return Py_NewRef(value);
+}
+
+/* 1 if the code names one of these. */
+static int
+names_one(PyCodeObject *code, const char *const *names, size_t count)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_names); i++) {
+        for (size_t k = 0; k < count; k++) {
+            if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_names, i), names[k]) == 0) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* 1 if the code may ask how many references there are to an object, of which locals have some. */
+static int
+counts_references(PyCodeObject *code)
+{
+    static const char *const ways[] = {"getrefcount", "_use_count", "get_referrers"};
+    return names_one(code, ways, Py_ARRAY_LENGTH(ways));
 }
 
 static int
@@ -117,9 +145,10 @@ snapshot_add(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **
     int offset = (int)(next - mg_frame_code_start(frame));
     MgHandler handler; /* of the call that is under way: it may fail */
     int has_handler = awaiting && mg_except_find(frame->f_code, offset - 1, &handler);
+    int all = counts_references(capture->snapshot_count == 0 ? frame->f_code : capture->snapshots[0].code);
     for (int i = 0; i < count; i++) {
         int is_local = i < frame->f_code->co_nlocalsplus;
-        if (!is_local || mg_exit_is_live(frame->f_code, offset, i) ||
+        if (!is_local || all || mg_exit_is_live(frame->f_code, offset, i) ||
             (has_handler && mg_exit_is_live(frame->f_code, handler.target, i))) {
             slots[i] = Py_XNewRef(frame->localsplus[i]);
         }
@@ -229,14 +258,7 @@ looks_at_locals(PyCodeObject *code)
 {
     static const char *const ways[] = {"locals",    "vars",         "dir",   "eval",       "exec",
                                        "_getframe", "currentframe", "stack", "breakpoint", "set_trace"};
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_names); i++) {
-        for (size_t k = 0; k < Py_ARRAY_LENGTH(ways); k++) {
-            if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_names, i), ways[k]) == 0) {
-                return 1;
-            }
-        }
-    }
-    return 0;
+    return names_one(code, ways, Py_ARRAY_LENGTH(ways)) || counts_references(code);
 }
 
 /* Live locals before each unit, as bits; codes with more locals than bits have all of them live. NULL without an exception

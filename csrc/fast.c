@@ -337,6 +337,9 @@ fate_of(Maker *maker, const MgCheck *check)
 {
     Plan *plan = &maker->plans[check->source];
     PyObject *value = maker->registers[check->source];
+    if (check->kind == MG_GUARD_QUIET) {
+        return FATE_LATE;
+    }
     if (check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART ||
         check->kind == MG_GUARD_REFERENT) {
         return fate_of_many(maker, check);
@@ -600,9 +603,11 @@ collect_fill(Maker *maker, uint8_t *filled)
     for (int i = 0; i < fast->late_count; i++) {
         const MgCheck *check = &program->checks[fast->late[i]];
         fill(maker, filled, check->source);
-        if (check->kind == MG_GUARD_APART) {
+        if (check->kind == MG_GUARD_APART || check->kind == MG_GUARD_QUIET) {
             const int *ids = (const int *)(const void *)PyBytes_AS_STRING(check->expected);
-            Py_ssize_t count = PyBytes_GET_SIZE(check->expected) / (Py_ssize_t)sizeof(int);
+            Py_ssize_t count = check->kind == MG_GUARD_QUIET
+                                   ? check->index
+                                   : PyBytes_GET_SIZE(check->expected) / (Py_ssize_t)sizeof(int);
             for (Py_ssize_t k = 0; k < count; k++) {
                 fill(maker, filled, ids[k]);
             }
@@ -794,7 +799,8 @@ mend(MgProgram *program, Group *group, int *failed)
         for (int j = step->first_check; j < step->first_check + step->check_count; j++) {
             MgCheck *check = &program->checks[j];
             if (check->source != i || check->kind == MG_GUARD_TENSOR || check->kind == MG_GUARD_ALIAS ||
-                check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART || check->kind == MG_GUARD_REFERENT) {
+                check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART || check->kind == MG_GUARD_REFERENT ||
+                check->kind == MG_GUARD_QUIET) {
                 continue; /* made later, or the same objects as before */
             }
             int good = mg_guard_check(check, fast->values);

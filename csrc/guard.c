@@ -5,6 +5,7 @@
 #include "guard.h"
 
 #include "fast.h"
+#include "finalizer.h"
 #include "protocol.h"
 #include "registry.h"
 #include "rules.h"
@@ -315,6 +316,9 @@ mg_guard_check(MgCheck *check, PyObject **registers)
     if (check->kind == MG_GUARD_ABSENT) {
         return value == NULL;
     }
+    if (check->kind == MG_GUARD_QUIET) {
+        return mg_finalizer_are_quiet(check->expected, check->index, registers);
+    }
     if (value == NULL) {
         return 0;
     }
@@ -457,7 +461,7 @@ static int
 compares_registers(const MgCheck *check)
 {
     return check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART ||
-           check->kind == MG_GUARD_REFERENT;
+           check->kind == MG_GUARD_REFERENT || check->kind == MG_GUARD_QUIET;
 }
 
 /* Makes the check that failed last, and those on the way to what it looks at. 1 if they hold, or if it is a long way. */
@@ -726,6 +730,10 @@ mg_guard_text(const MgProgram *program, int index)
         case MG_GUARD_REFERENT:
             other = mg_guard_source_text(program, check->other);
             text = other == NULL ? NULL : PyUnicode_FromFormat("%U is a weak reference to %U", source, other);
+            break;
+        case MG_GUARD_QUIET:
+            text = PyUnicode_FromFormat("nothing with a finalizer is written over: %U and %zd others", source,
+                                        check->index - 1);
             break;
         case MG_GUARD_ALIAS:
         case MG_GUARD_DISTINCT:

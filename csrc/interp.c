@@ -22,6 +22,7 @@
 #include "check.h"
 #include "depth.h"
 #include "except.h"
+#include "finalizer.h"
 #include "lazy.h"
 #include "match.h"
 #include "ops.h"
@@ -122,6 +123,13 @@ static const void *handlers[256];
 
 /* In tracing mode what goes through the world, in plain mode what CPython does. */
 #define EITHER(traced, plain) (MG_UNLIKELY(capture != NULL) ? (traced) : (plain))
+
+/* How many values a call instruction takes off the stack, 0 for others. */
+static int
+call_operands(int opcode, int oparg)
+{
+    return opcode == CALL ? oparg + 2 : opcode == CALL_FUNCTION_EX ? 3 + (oparg & 1) : 0;
+}
 
 /* Drops `count` values off the stack. */
 static inline PyObject **
@@ -418,7 +426,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     OP(POP_TOP) {
         if (MG_UNLIKELY(capture != NULL)) {
-            ERROR_IF(mg_trace_let_go(capture, frame, (int)(sp - locals) - 1) < 0);
+            STOP_IF(mg_finalizer_let_go(capture, frame, (int)(sp - locals) - 1) < 0);
         }
         PyObject *value = POP();
         Py_DECREF(value);
@@ -470,7 +478,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     OP(STORE_FAST) {
         PyObject *old = locals[oparg];
         if (MG_UNLIKELY(capture != NULL)) {
-            ERROR_IF(mg_trace_let_go(capture, frame, oparg) < 0);
+            STOP_IF(mg_finalizer_let_go(capture, frame, oparg) < 0);
             mg_record_name(capture, TOP(), PyTuple_GET_ITEM(code->co_localsplusnames, oparg));
         }
         locals[oparg] = POP();
@@ -483,7 +491,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         if (MG_UNLIKELY(old == NULL)) {
             goto unbound_local;
         }
-        ERROR_IF(capture != NULL && mg_trace_let_go(capture, frame, oparg) < 0);
+        STOP_IF(capture != NULL && mg_finalizer_let_go(capture, frame, oparg) < 0);
         locals[oparg] = NULL;
         Py_DECREF(old);
         DISPATCH();
@@ -1705,6 +1713,13 @@ instrument:
                 }
                 goto stopped;
             }
+            if (MG_UNLIKELY(capture->watch_count > 0) &&
+                mg_finalizer_check(capture, frame, sp, call_operands(opcode, oparg), break_step) < 0) {
+                if (capture->reason == MG_REASON_NONE) {
+                    goto error;
+                }
+                goto unwind;
+            }
             if (capture->lazy_count > 0 && frame == capture->root &&
                 mg_lazy_use(capture, frame, next, opcode, oparg, sp, break_step) < 0) {
                 goto stopped;
@@ -1863,7 +1878,7 @@ unwind:
             goto unwound;
         }
         while (sp > base + handler.depth) {
-            if (MG_UNLIKELY(capture != NULL) && mg_trace_let_go(capture, frame, (int)(sp - locals) - 1) < 0) {
+            if (MG_UNLIKELY(capture != NULL) && mg_finalizer_let_go(capture, frame, (int)(sp - locals) - 1) < 0) {
                 capture->dropped = capture->dropped == 0 ? break_step : capture->dropped;
                 goto unwind;
             }

@@ -42,15 +42,6 @@ int mg_trace_used(MgCapture *capture, PyObject *value);
 /* MG_ERR, with the capture stopped, if the exception that was raised may name a twin's class where eager names that of a
  * parameter. */
 int mg_trace_misnames(MgCapture *capture);
-int mg_trace_let_go(MgCapture *capture, MgFrame *frame, int slot); /* what is in it will be dropped */
-
-/* MG_ERR, with the capture stopped, if code would run when an outside object lets go of `old` (borrowed, or NULL), which
- * its shadow may have too. */
-int mg_trace_replace(MgCapture *capture, PyObject *old, int is_shared);
-
-/* 1 if code runs when an object goes, or (as far as one looks) with it an object from outside that it contains. */
-int mg_trace_acts(MgCapture *capture, PyObject *object);
-
 int mg_trace_generator(MgCapture *capture, PyCodeObject *code);
 int mg_trace_new_function(MgCapture *capture, PyObject *function);
 int mg_trace_match_class(MgCapture *capture, PyObject *subject);

@@ -13,6 +13,7 @@
 #include "depth.h"
 #include "except.h"
 #include "exit.h"
+#include "finalizer.h"
 #include "lazy.h"
 #include "protocol.h"
 #include "record.h"
@@ -72,6 +73,11 @@ new_record(MgCapture *capture, PyObject *object, MgSource *source, MgKind kind, 
     if (mg_table_set(&capture->records, object, NULL, record) < 0) {
         PyMem_Free(record);
         return NULL;
+    }
+    record->references = Py_REFCNT(object);
+    for (int i = 0; capture->point && i < capture->argument_count;
+         i++) { /* but for the frame's own, of which one is real */
+        record->references -= capture->arguments[i] == object ? 2 : 0;
     }
     record->object = Py_NewRef(object);
     record->source = source;
@@ -577,16 +583,21 @@ is_quiet_key(PyObject *key, int level)
                                                type->tp_richcompare == PyLong_Type.tp_richcompare);
 }
 
-/* What stands for an item of an exposed container. New. */
+/* What stands for an item of an exposed container, to which we have so many references ourselves. New. */
 static PyObject *
-expose_item(MgCapture *capture, PyObject *item, MgSource *source)
+expose_item(MgCapture *capture, PyObject *item, MgSource *source, int ours)
 {
     if (source == NULL) {
         return NULL;
     }
+    int known = mg_world_find(capture, item) != NULL;
     capture->quiet++;
     PyObject *view = mg_world_reach(capture, item, source);
     capture->quiet--;
+    MgRecord *record = known ? NULL : mg_world_find(capture, item);
+    if (record != NULL) {
+        record->references -= ours;
+    }
     if (view == NULL || mg_is_twin(view)) {
         return view;
     }
@@ -613,7 +624,7 @@ expose_sequence(MgCapture *capture, MgRecord *record, PyObject *shadow)
         }
         PyObject *item = record->kind == MG_KIND_LIST ? PyList_GET_ITEM(sequence, i) : mg_deque_item(sequence, i);
         Py_INCREF(item);
-        PyObject *view = expose_item(capture, item, source);
+        PyObject *view = expose_item(capture, item, source, 1);
         Py_DECREF(item);
         int status = view == NULL ? MG_ERR : mg_shadow_add(shadow, view);
         Py_XDECREF(view);
@@ -673,6 +684,9 @@ pin_key(MgCapture *capture, PyObject *key)
     MgRecord *record = mg_world_find(capture, key);
     if (record == NULL) {
         record = mg_world_pin(capture, key);
+        if (record != NULL) {
+            record->references -= 2; /* the source's, and that of the tuple of all keys */
+        }
     }
     else if (record->provisional && activate(capture, record) < 0) {
         return MG_ERR;
@@ -723,7 +737,7 @@ expose_dict(MgCapture *capture, MgRecord *record, PyObject *shadow)
                          : mg_capture_abort(capture, MG_REASON_OPAQUE, "a container that another thread changes");
             break;
         }
-        PyObject *view = expose_item(capture, value, source);
+        PyObject *view = expose_item(capture, value, source, 1);
         Py_DECREF(value);
         status = view == NULL ? MG_ERR : mg_shadow_set(shadow, key, view);
         Py_XDECREF(view);
@@ -774,7 +788,7 @@ expose_set(MgCapture *capture, MgRecord *record, PyObject *shadow)
         status = mg_capture_guard_length(capture, record->source, PySet_GET_SIZE(set));
         for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(keys); i++) {
             MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_SET_ITEM, record->source, NULL, i);
-            PyObject *view = expose_item(capture, PyList_GET_ITEM(keys, i), source);
+            PyObject *view = expose_item(capture, PyList_GET_ITEM(keys, i), source, 1 + (shadow != set));
             Py_XDECREF(view);
             status = view == NULL ? MG_ERR : MG_OK;
         }
@@ -793,7 +807,7 @@ expose_tuple(MgCapture *capture, MgRecord *record)
     int same = 1;
     for (Py_ssize_t i = 0; views != NULL && i < size; i++) {
         MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_ITEM, record->source, NULL, i);
-        PyObject *view = expose_item(capture, PyTuple_GET_ITEM(tuple, i), source);
+        PyObject *view = expose_item(capture, PyTuple_GET_ITEM(tuple, i), source, 0);
         if (view == NULL) {
             Py_DECREF(views);
             return MG_ERR;
@@ -824,7 +838,7 @@ expose_proxy(MgCapture *capture, MgRecord *record)
         return mg_capture_abort(capture, MG_REASON_OPAQUE, "a mappingproxy");
     }
     MgSource *source = mg_source_get(&capture->sources, MG_SOURCE_PROXY, record->source, NULL, 0);
-    PyObject *view = expose_item(capture, mapping, source);
+    PyObject *view = expose_item(capture, mapping, source, 0);
     PyObject *proxy = view == NULL ? NULL : PyDictProxy_New(view);
     Py_XDECREF(view);
     return proxy == NULL ? MG_ERR : set_view(capture, record, proxy);
@@ -862,7 +876,7 @@ expose_record(MgCapture *capture, MgRecord *record)
     }
     record->unfinished = status < 0;
     Py_DECREF(shadow);
-    return status;
+    return status < 0 ? status : mg_finalizer_watch(capture, record);
 }
 
 PyObject *
@@ -978,14 +992,13 @@ static int
 replace(MgCapture *capture, MgRecord *record, PyObject *key)
 {
     PyObject *held = record->held == NULL ? NULL : PyDict_GetItemWithError(record->held, key);
-    if (held != NULL || PyErr_Occurred()) {
-        return held != NULL ? MG_OK : MG_ERR;
+    if (held != NULL || PyErr_Occurred() || record->view != NULL) { /* shadows are watched */
+        return PyErr_Occurred() ? MG_ERR : MG_OK;
     }
-    PyObject *old = record->kind == MG_KIND_CELL ? PyCell_GET(record->object)
-                    : PyDict_Check(record->object) && PyUnicode_CheckExact(key)
-                        ? PyDict_GetItemWithError(record->object, key)
-                        : NULL;
-    return PyErr_Occurred() ? MG_ERR : mg_trace_replace(capture, old, record->view != NULL);
+    PyObject *old = record->kind == MG_KIND_CELL                             ? PyCell_GET(record->object)
+                    : PyDict_Check(record->object) && mg_is_plain_value(key) ? mg_dict_find(record->object, key)
+                                                                             : NULL;
+    return old == &mg_dict_unknown ? MG_OK : mg_finalizer_drop(capture, old);
 }
 
 int
@@ -1065,7 +1078,7 @@ guard_function(MgCapture *capture, MgRecord *record, int is_root)
             }
             continue;
         }
-        PyObject *exposed = expose_item(capture, parts[i], source);
+        PyObject *exposed = expose_item(capture, parts[i], source, 0);
         Py_XDECREF(exposed);
         if (exposed == NULL) {
             return MG_ERR;
@@ -1207,7 +1220,7 @@ enter_point(MgCapture *capture, MgFrame *frame)
         }
         Py_XSETREF(frame->localsplus[i], view);
     }
-    return MG_OK;
+    return mg_finalizer_watch_frame(capture, code);
 }
 
 int
@@ -1458,24 +1471,6 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
     return mg_world_touch(capture, result);
 }
 
-/* The same for an item of a list or dict. */
-static int
-replace_item(MgCapture *capture, MgRecord *record, PyObject *key)
-{
-    PyObject *object = record->object;
-    if (!PyList_Check(object)) {
-        return PyDict_Check(object) ? replace(capture, record, key) : MG_OK;
-    }
-    Py_ssize_t size = PyList_GET_SIZE(object), index = PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : size;
-    if (index == -1 && PyErr_Occurred()) {
-        PyErr_Clear();
-        return MG_OK; /* an error, soon */
-    }
-    index = index < 0 ? index + size : index;
-    return index < 0 || index >= size ? MG_OK
-                                      : mg_trace_replace(capture, PyList_GET_ITEM(object, index), record->view != NULL);
-}
-
 int
 mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObject *value)
 {
@@ -1486,10 +1481,6 @@ mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObjec
     if (record != NULL && record->view == NULL && record->kind == MG_KIND_DICT && Py_TYPE(container) == &PyDict_Type &&
         mg_is_plain_value(key) && value != NULL) {
         return mg_world_dict_set(capture, record, key, value);
-    }
-    MgRecord *owner = record != NULL ? record : mg_world_record(capture, container);
-    if (owner != NULL && replace_item(capture, owner, key) < 0) {
-        return MG_ERR;
     }
     PyObject *exposed = mg_world_expose(capture, container);
     if (exposed == NULL || mg_world_guard_protocols(capture, exposed) < 0) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -90,6 +92,7 @@ def test_finalizers_run_where_objects_go(text: str) -> None:
             LOG.clear()
             result, seen = run(torch.ones(2), holder)
             found.append((result.tolist(), seen, list(LOG), sorted(vars(holder))))
+        space["WORLD"] = None  # not in a later collection
         return found
 
     plain, run = made(text), made(text)
@@ -132,3 +135,277 @@ def test_writes_over_ordinary_values_end_no_graph() -> None:
     compiled = magneto.compile(model, backend="eager", fullgraph=True)
     for _ in range(3):
         assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
+
+
+class Box:
+    """Containers of all kinds, with objects that have finalizers."""
+
+    def __init__(self) -> None:
+        self.items: Any = [Loud("i0"), 1, Loud("i2")]
+        self.table: Any = {"a": Loud("ta"), "b": 2, 3: Loud("t3")}
+        self.set: Any = {Loud("s0")}
+        self.deque: Any = collections.deque([Loud("d0"), Loud("d1")], maxlen=3)
+        self.ordered: Any = collections.OrderedDict(a=Loud("oa"), b=1)
+        self.default: Any = collections.defaultdict(list, a=Loud("dda"))
+        self.nested: Any = [[Loud("n0")], {"k": [Loud("n1")]}]
+        self.loud: Any = Loud("attribute")
+        self.two: Any = Loud("two")
+        self.pair: Any = [self.two]
+        self.watched: Any = Quiet()
+        weakref.finalize(self.watched, LOG.append, "watched")
+        self.listed: Any = [self.watched]
+        self.tensors: Any = [torch.ones(2)]
+        weakref.finalize(self.tensors[0], LOG.append, "tensor")
+        self.keys: Any = {Loud("key"): 1}
+        self.plain: Any = [Quiet(), Quiet()]
+
+
+TAKEN = """
+box.items.pop()
+box.items.pop(0)
+v = box.items.pop(); n = v.name; del v
+v = box.items.pop(); v = None
+box.items.clear()
+box.items[:] = []
+box.items[0:1] = [5]
+del box.items[0]
+del box.items[:]
+box.items.remove(box.items[0])
+box.items = box.items + [1]
+box.items += [2]
+box.items.append(3); box.items.pop(); box.items.pop()
+box.items.reverse(); box.items.pop()
+box.items.insert(0, 1); del box.items[1]
+box.items[0], box.items[2] = box.items[2], box.items[0]; box.items[0] = 1
+box.items[0] = box.items[2]
+box.items = [i for i in box.items if isinstance(i, int)]
+box.items.sort(key=lambda i: 0); box.items[2] = 0
+while box.items: box.items.pop()
+box.items *= 0
+box.items = box.items[1:]
+box.items.extend(box.items); box.items.pop()
+box.items = box.items.copy()
+for i in range(2): box.items[0] = i
+(lambda a: a.clear())(box.items)
+box.table.pop("a")
+box.table.pop("a", None)
+box.table.popitem()
+box.table.clear()
+box.table.update(a=1)
+box.table.update({"a": 1})
+box.table |= {"a": 1}
+box.table[3] = 1
+del box.table[3]
+box.table.setdefault("a", 1); del box.table["a"]
+box.table = {**box.table, "a": 1}
+box.set.pop()
+box.set.clear()
+box.set.discard(next(iter(box.set)))
+box.set -= set(box.set)
+box.deque.pop()
+box.deque.popleft()
+box.deque.clear()
+box.deque.append(1); box.deque.append(2)
+box.deque.extend([1, 2])
+box.deque.rotate(1); box.deque[0] = 1
+del box.deque[0]
+box.ordered.popitem()
+box.ordered.popitem(last=False)
+box.ordered.move_to_end("a"); box.ordered.popitem()
+box.default.pop("a")
+box.default["a"] = 1
+box.nested.pop()
+box.nested[0].pop()
+box.nested[1]["k"] = 0
+box.nested[1]["k"].clear()
+box.nested = None
+box.two = None
+box.pair.pop()
+box.two = None; box.pair.pop()
+box.pair.clear(); del box.two
+box.listed.pop()
+box.watched = None; box.listed.clear()
+box.tensors.pop()
+box.tensors[0] = box.tensors[0] * 2
+box.keys.clear()
+box.keys.popitem()
+v = box.loud; box.loud = None; box.more = v.name; del v
+v = box.loud; box.loud = None; box.more = v
+v = box.loud; box.loud = None; v = [v]; v.clear()
+box.__dict__.pop("loud")
+vars(box)["loud"] = 1
+box.__dict__ = {}
+box.loud, box.two = box.two, box.loud; box.two = None
+box.loud = box.loud
+box.plain.pop()
+"""
+
+
+def lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]
+
+
+def runs(text: str, names: dict[str, Any], make: Callable[[], Any], *, compiled: bool) -> list[Any]:
+    """What three calls do, each with an object of its own."""
+    space = {"LOG": LOG, "torch": torch, **names}
+    body = "".join(f"    {line.strip()}\n" for line in text.split(";"))
+    exec(f"def run(x, box):\n{body}    seen = list(LOG)\n    return x + len(seen), seen\n", space)
+    run = magneto.compile(space["run"], backend="eager") if compiled else space["run"]
+    found = []
+    for _ in range(3):
+        box = make()
+        LOG.clear()
+        result, seen = run(torch.ones(2), box)
+        found.append((result.tolist(), seen, list(LOG)))
+    return found
+
+
+@pytest.mark.parametrize("text", lines(TAKEN))
+def test_finalizers_of_what_is_taken_out_of_containers(text: str) -> None:
+    assert runs(text, {}, Box, compiled=True) == runs(text, {}, Box, compiled=False)
+
+
+def make(name: str) -> Loud:
+    magneto.graph_break()
+    return Loud(name)
+
+
+def watched(name: str) -> torch.Tensor:
+    tensor = torch.ones(2)
+    weakref.finalize(tensor, LOG.append, name)
+    return tensor
+
+
+def generator(name: str) -> Any:
+    try:
+        yield 1
+        yield 2
+    finally:
+        LOG.append(name)
+
+
+def use(loud: Any) -> Any:
+    name = loud.name
+    del loud
+    return name, list(LOG)
+
+
+LOCALS = """
+v = make("a"); del v
+v = make("a"); v = None
+v = make("a"); w = v; del v; del w
+v = make("a"); w = [v]; del v; w.clear()
+v = [make("a")]; v.pop()
+v = [make("a")]; v = 1
+v = {"k": make("a")}; del v["k"]
+v = Quiet(); v.a = make("a"); v.a = None
+v = Quiet(); v.a = make("a"); del v
+v = make("a"); box.x = v; del v; box.x = 1
+make("a")
+v = len([make("a")])
+v = make("a").name
+v = (lambda a: (a := None, list(LOG)))(make("a")); LOG.append(str(v))
+v = use(make("a")); LOG.append(str(v))
+v = watched("t"); del v
+v = watched("t") + 1
+v = watched("t"); v = v + 1
+v = watched("t"); box.t = v; del v; box.t = box.t + 1
+v = [watched("t")]; w = v[0] + 1; v.clear()
+v = generator("g"); next(v); del v
+v = generator("g"); w = next(v); v = w
+for v in generator("g"): break
+for i in range(3): v = make(str(i))
+v = make("a"); w = weakref.ref(v); del v; LOG.append(w() is None)
+v = watched("t"); w = weakref.ref(v); del v; LOG.append(w() is None)
+v = Quiet(); w = weakref.ref(v); del v; LOG.append(w() is None)
+v = x + 1; w = weakref.ref(v, lambda _: LOG.append("callback")); del v; y = w() is None
+v = Quiet(); w = weakref.WeakValueDictionary(); w["a"] = v; del v; LOG.append(len(w))
+v = Quiet(); w = weakref.WeakKeyDictionary(); w[v] = 1; del v; LOG.append(len(w))
+v = Quiet(); w = weakref.WeakSet([v]); v = None; LOG.append(len(w))
+v = Quiet(); weakref.finalize(v, LOG.append, "end"); del v
+v = x + 1; weakref.finalize(v, LOG.append, "end"); v = v + 1
+v = x + 1; w = weakref.ref(v); y = v.sum(); del v; LOG.append(w() is None)
+v = make("a"); v.me = v; del v; gc.collect()
+v = make("a"); w = lambda: v; del v
+v = make("a"); w = lambda: v; del w; v = 1
+"""
+
+
+@pytest.mark.parametrize("text", lines(LOCALS))
+def test_finalizers_of_what_locals_have(text: str) -> None:
+    names = {"make": make, "watched": watched, "generator": generator, "use": use, "Quiet": Quiet}
+    names |= {"weakref": weakref, "gc": gc}
+    assert runs(text, names, Quiet, compiled=True) == runs(text, names, Quiet, compiled=False)
+
+
+LATER = """
+box.loud = None
+del box.loud
+box.items.pop()
+box.items[0] = 1
+box.items.clear()
+box.table["key"] = 1
+box.table.pop("key")
+box.slotted.loud = 1
+magneto.graph_break(); loud = box.loud; box.loud = 0; magneto.graph_break(); loud = None
+"""
+
+
+def boxes(kind: type, attach: Callable[[Any], None]) -> Any:
+    box: Any = Quiet()
+    box.slotted = Slotted()
+    values = [Loud(f"{i}") if kind is Loud else Quiet() for i in range(4)]
+    for value in values:
+        attach(value)
+    box.loud, box.items, box.table, box.slotted.loud = values[0], [values[1]], {"key": values[2]}, values[3]
+    return box
+
+
+@pytest.mark.parametrize("late", ["a finalizer of its class", "a weak reference with a callback"])
+@pytest.mark.parametrize("text", lines(LATER))
+def test_finalizers_that_came_after_the_capture(text: str, late: str) -> None:
+    """What is written over had none in the first calls."""
+
+    def attach(value: Any) -> None:
+        weakref.finalize(value, LOG.append, "gone")
+
+    def results(*, compiled: bool) -> list[Any]:
+        space: dict[str, Any] = {"LOG": LOG, "magneto": magneto}
+        body = "".join(f"    {line.strip()}\n" for line in text.split(";"))
+        exec(f"def run(x, box):\n{body}    seen = list(LOG)\n    return x + len(seen), seen\n", space)
+        run = magneto.compile(space["run"], backend="eager") if compiled else space["run"]
+        found = []
+        for loud in (False, False, True, False, True):
+            kind = Loud if loud and "class" in late else Quiet
+            box = boxes(kind, attach if loud and "weak" in late else lambda _: None)
+            LOG.clear()
+            result, seen = run(torch.ones(2), box)
+            found.append((result.tolist(), seen, list(LOG)))
+        return found
+
+    assert results(compiled=True) == results(compiled=False)
+
+
+def test_containers_that_change_end_no_graph() -> None:
+    """Nothing in them has a finalizer, or something else refers to it."""
+    loud = Loud("kept")
+
+    def run(x: torch.Tensor, box: Any) -> torch.Tensor:
+        box.plain.pop()
+        box.items.append(x)
+        box.items.pop(0)
+        box.table.clear()
+        box.louds.pop()
+        return x + 1
+
+    compiled = magneto.compile(run, backend="eager", fullgraph=True)
+    for _ in range(3):
+        box: Any = Quiet()
+        box.plain, box.items, box.table = (
+            [Quiet(), [Quiet()]],
+            [torch.ones(2), 1],
+            {"a": torch.ones(2), 1: Quiet()},
+        )
+        box.louds = [loud]
+        assert compiled(torch.ones(2), box).tolist() == [2.0, 2.0]
+    assert len(magneto.cache_entries(compiled)) == 1
