@@ -15,6 +15,7 @@
 #include "control.h"
 #include "exit.h"
 #include "interp.h"
+#include "ops.h"
 #include "place.h"
 #include "rules.h"
 #include "trace.h"
@@ -140,6 +141,7 @@ static PyObject *
 hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
 {
     int index;
+    mg_ops_start(frame->f_func);
     MgExit *exit = mg_exit_pending(frame, &index);
     if (MG_UNLIKELY(exit != NULL)) {
         return mg_interp_resume(tstate, frame, exit, index);

@@ -1389,16 +1389,20 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
             await_next = next + INLINE_CACHE_ENTRIES_CALL;
             capture->pure = 1;
         }
+        else if (count == oparg && Py_IS_TYPE(callable, &PyMethod_Type)) {
+            callable = mg_ops_unbind(arguments--);
+            count++;
+        }
         size_t positional = (size_t)count - (kwnames != NULL ? (size_t)PyTuple_GET_SIZE(kwnames) : 0);
         PyObject *result =
             EITHER(mg_rules_call(capture, callable, arguments, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames),
-                   PyObject_Vectorcall(callable, arguments, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames));
+                   mg_ops_call(callable, arguments, count, positional, kwnames));
         STOP_IF(result == NULL);
         kwnames = NULL;
         sp = arguments - 1;
         Py_DECREF(callable);
         for (int i = 0; i < count; i++) {
-            Py_DECREF(arguments[i]);
+            Py_XDECREF(arguments[i]);
         }
         if (count == oparg) {
             sp--; /* the NULL below the callable */

@@ -767,3 +767,41 @@ const MgBinary mg_ops_binary[26] = {
     [NB_INPLACE_TRUE_DIVIDE] = PyNumber_InPlaceTrueDivide,
     [NB_INPLACE_XOR] = PyNumber_InPlaceXor,
 };
+
+/* ---- calls ---- */
+
+__thread MgMove mg_ops_move;
+
+PyObject *
+mg_ops_call(PyObject *callable, PyObject **arguments, int count, size_t positional, PyObject *kwnames)
+{
+    if (Py_IS_TYPE(callable, &PyFunction_Type) &&
+        ((PyFunctionObject *)callable)->vectorcall == _PyFunction_Vectorcall) {
+        mg_ops_move = (MgMove){callable, arguments, count};
+    }
+    PyObject *result = PyObject_Vectorcall(callable, arguments, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+    mg_ops_move.function = NULL; /* if no frame was started */
+    return result;
+}
+
+void
+mg_ops_take_arguments(void)
+{
+    MgMove move = mg_ops_move;
+    mg_ops_move.function = NULL;
+    for (int i = 0; i < move.count; i++) { /* CPython has taken references of its own for the frame */
+        PyObject *argument = move.arguments[i];
+        move.arguments[i] = NULL;
+        Py_DECREF(argument);
+    }
+}
+
+PyObject *
+mg_ops_unbind(PyObject **arguments)
+{
+    PyObject *method = arguments[-1], *function = PyMethod_GET_FUNCTION(method);
+    arguments[-2] = Py_NewRef(function);
+    arguments[-1] = Py_NewRef(PyMethod_GET_SELF(method));
+    Py_DECREF(method);
+    return function;
+}

@@ -51,4 +51,28 @@ int mg_ops_print_expr(PyObject *value);
 typedef PyObject *(*MgBinary)(PyObject *, PyObject *);
 extern const MgBinary mg_ops_binary[26];
 
+/* A call whose arguments become the callee's alone, as in CPython; set until the callee's frame starts. */
+typedef struct {
+    PyObject *function; /* borrowed; NULL if there is none */
+    PyObject **arguments;
+    int count;
+} MgMove;
+extern __thread MgMove mg_ops_move;
+
+/* Calls with arguments on a frame's stack; afterwards some of them may be NULL. */
+PyObject *mg_ops_call(PyObject *callable, PyObject **arguments, int count, size_t positional, PyObject *kwnames);
+
+/* A frame starts: if it is the callee's, its caller lets go of the arguments. */
+void mg_ops_take_arguments(void);
+static inline void
+mg_ops_start(PyFunctionObject *function)
+{
+    if (mg_ops_move.function == (PyObject *)function) {
+        mg_ops_take_arguments();
+    }
+}
+
+/* Takes a bound method below the arguments of a call apart. Its function, borrowed. */
+PyObject *mg_ops_unbind(PyObject **arguments);
+
 #endif

@@ -226,3 +226,113 @@ def test_iterators_are_not_kept() -> None:
         assert compiled(torch.ones(2), [thing]).tolist() == [2.0, 2.0]
         del thing
         assert gone() is None
+
+
+def hook_on_tensor(b: Any, hook: Any) -> None:
+    b.register_hook(hook)
+
+
+def hook_on_node(b: Any, hook: Any) -> None:
+    b.grad_fn.register_hook(hook)
+
+
+@pytest.mark.parametrize("register", [hook_on_tensor, hook_on_node])
+def test_cycles_of_hooks_and_nodes_go(register: Callable[[Any, Any], None]) -> None:
+    """The closure of a hook that captured code makes is not kept."""
+    count = [0]
+
+    def scope() -> Any:
+        a = torch.tensor(1.0, requires_grad=True)
+        b = a.clone()
+        node = b.grad_fn
+        mark = Mark()
+
+        def hook(*_: Any) -> None:
+            _ = node, mark
+            count[0] += 1
+
+        register(b, hook)
+        c = b.clone()
+        return c, weakref.ref(mark)
+
+    compiled = magneto.compile(scope, backend="eager")
+    for number in range(1, 4):
+        out, gone = compiled()
+        out.backward(retain_graph=True)
+        gc.collect()
+        assert gone() is not None
+        assert count[0] == number
+        del out
+        gc.collect()
+        assert gone() is None
+
+
+def counted(tensor: Any) -> Any:
+    return sys.getrefcount(tensor)
+
+
+def counted_after_break(tensor: Any) -> Any:
+    magneto.graph_break()
+    return sys.getrefcount(tensor)
+
+
+def counted_twice(tensor: Any) -> Any:
+    first = counted(tensor)
+    magneto.graph_break()
+    return first, counted_after_break(tensor)
+
+
+def counted_in_list(tensor: Any) -> Any:
+    held = [tensor]
+    return sys.getrefcount(tensor), len(held)
+
+
+class Counting:
+    def count(self, tensor: Any) -> Any:
+        magneto.graph_break()
+        return sys.getrefcount(tensor)
+
+    def all(self, tensor: Any) -> Any:
+        first = self.count(tensor)
+        bound = self.count
+        return first, bound(tensor), self.count(tensor=tensor)
+
+
+@pytest.mark.parametrize(
+    "count", [counted, counted_after_break, counted_twice, counted_in_list, Counting().all]
+)
+def test_arguments_have_as_many_references(count: Callable[[Any], Any]) -> None:
+    """Of a call between frames that are not captured too: they are the callee's alone."""
+
+    def run() -> Any:
+        first, second = torch.ones(2), torch.ones(3)
+        magneto.graph_break()
+        return count(first), count(second), first.shape, count(first)
+
+    expected = run()
+    compiled = magneto.compile(run, backend="eager")
+    for _ in range(3):
+        assert compiled() == expected
+
+
+def test_arguments_go_where_the_callee_lets_go_of_them() -> None:
+    seen: list[Any] = []
+
+    def use(thing: Any, other: Any = None) -> None:
+        gone = weakref.ref(thing)
+        magneto.graph_break()
+        del thing
+        magneto.graph_break()
+        seen.append((gone() is None, other))
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        magneto.graph_break()
+        use(Thing())
+        use(Thing(), other=x.shape)
+        return x + 1
+
+    run(torch.ones(2))
+    compiled = magneto.compile(run, backend="eager")
+    for _ in range(3):
+        compiled(torch.ones(2))
+    assert seen == 4 * [(True, None), (True, torch.Size([2]))]
