@@ -16,6 +16,7 @@ __thread int mg_aside_depth __attribute__((tls_model("initial-exec")));
 enum { ALL_DISABLED = 2 };
 static int (*get_functions)(void);
 static void (*set_functions)(int state);
+static __thread int program_functions = -1; /* in an aside: what the program sees of that; else -1 */
 
 int
 mg_aside_init(void)
@@ -71,6 +72,8 @@ mg_aside_begin(MgAside *aside)
     mg_aside_begin_operation(aside);
     if (set_functions != NULL) {
         aside->functions = get_functions();
+        aside->outer = program_functions;
+        program_functions = aside->outer < 0 ? aside->functions : aside->outer;
         set_functions(ALL_DISABLED);
     }
 }
@@ -82,6 +85,7 @@ mg_aside_end(MgAside *aside)
     mg_aside_depth--;
     if (aside->functions >= 0) {
         set_functions(aside->functions);
+        program_functions = aside->outer;
     }
     tstate->exc_info = aside->handled;
     mg_frames_show(tstate, aside->frame);
@@ -91,6 +95,12 @@ mg_aside_end(MgAside *aside)
         PyErr_Restore(aside->type, aside->value, aside->traceback);
     }
     Py_XDECREF(aside->none.exc_value);
+}
+
+int
+mg_aside_overrides(void)
+{
+    return program_functions >= 0 ? program_functions : get_functions == NULL ? 0 : get_functions();
 }
 
 PyObject *

@@ -15,6 +15,7 @@ typedef struct {
     _PyErr_StackItem none;              /* what is seen in their place */
     PyObject *type, *value, *traceback; /* strong: an exception that was in flight */
     int functions;                      /* torch's state of function modes and overrides; -1 if it stays as it is */
+    int outer;                          /* the program's, if another aside lies around this one; else -1 */
 } MgAside;
 
 /* How many asides this thread is in: while it is in one, nothing is captured. */
@@ -34,6 +35,10 @@ void mg_aside_begin_operation(MgAside *aside);
 
 /* The exception of the aside stays set, unless one was in flight before, which is set again. */
 void mg_aside_end(MgAside *aside);
+
+/* What the program has made of torch's function modes and of the `__torch_function__` of tensors (DisableTorchFunction), also
+ * inside an aside: 0 if both are on, 1 if only modes are, 2 if none is. */
+int mg_aside_overrides(void);
 
 /* Questions that one line can ask. All give new references, or NULL with an exception. */
 PyObject *mg_aside_import(const char *module);

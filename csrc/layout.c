@@ -404,7 +404,8 @@ mg_layout_read_state(MgState *state)
         return 0;
     }
     state->flags = (uint64_t)cxx.grad_mode() | (uint64_t)cxx.inference_mode() << 1 |
-                   (uint64_t)cxx.deterministic(cxx.context()) << 2 | (uint64_t)(uint8_t)cxx.default_dtype() << 8;
+                   (uint64_t)cxx.deterministic(cxx.context()) << 2 | (uint64_t)mg_aside_overrides() << 3 |
+                   (uint64_t)(uint8_t)cxx.default_dtype() << 8;
     state->included = keys[0];
     state->excluded = keys[1];
     return 1;

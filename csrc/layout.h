@@ -62,7 +62,7 @@ mg_tensor_needs_grad(PyObject *tensor)
 }
 
 typedef struct {                 /* torch's global state in words */
-    uint64_t flags;              /* grad mode, inference mode, default dtype, determinism */
+    uint64_t flags;              /* grad mode, inference mode, default dtype, determinism, overrides */
     uint64_t included, excluded; /* dispatch keys of this thread: autocast and the like */
 } MgState;
 

@@ -272,6 +272,19 @@ core_starve(PyObject *module, PyObject *args)
     return figures;
 }
 
+PyDoc_STRVAR(overrides_doc,
+             "overrides()\n--\n\n"
+             "What the program has made of `__torch_function__`: 0 if it is on, 1 if only function modes "
+             "are, 2 if neither is.");
+
+static PyObject *
+core_overrides(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyLong_FromLong(mg_aside_overrides());
+}
+
 PyDoc_STRVAR(capturing_doc, "capturing()\n--\n\nWhether a capture is under way on this thread.");
 
 static PyObject *
@@ -431,6 +444,7 @@ static PyMethodDef core_methods[] = {
     {"inject_fault", core_inject_fault, METH_O, inject_fault_doc},
     {"starve", core_starve, METH_VARARGS, starve_doc},
     {"capturing", core_capturing, METH_NOARGS, capturing_doc},
+    {"overrides", core_overrides, METH_NOARGS, overrides_doc},
     {"guard_mode", core_guard_mode, METH_O, guard_mode_doc},
     {"layout_known", core_layout_known, METH_NOARGS, layout_known_doc},
     {"recompile_limit", core_recompile_limit, METH_O, recompile_limit_doc},

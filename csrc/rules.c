@@ -152,7 +152,6 @@ static struct {
     PyObject *polyfills;      /* C functions -> Python functions that do the same, to be inlined in their place */
     PyObject *stand_ins;      /* Python's classes of numbers -> the dtypes that torch takes them for */
     PyObject *no_override;    /* a __torch_function__ that does not count */
-    PyObject *overrides_enabled;
     PyObject *module_getattr; /* torch.nn.Module.__getattr__, */
     PyObject *module_code;    /* strong: and its code at start-up */
     PyObject *call_code;      /* the code of torch.nn.Module._call_impl */
@@ -196,23 +195,14 @@ mg_rules_configure(PyObject *tables)
         const char *name;
         PyObject **slot;
     } wanted[] = {
-        {"owner_names", &rules.owner_names},
-        {"native_modules", &rules.native_modules},
-        {"state_readers", &rules.state_readers},
-        {"state_words", &rules.state_words},
-        {"state_writers", &rules.state_writers},
-        {"hold_casts", &rules.hold_casts},
-        {"managers", &rules.managers},
-        {"setters", &rules.setters},
-        {"operator_abs", &rules.operator_abs},
-        {"operators", &rules.operators},
-        {"attributes", &rules.attributes},
-        {"polyfills", &rules.polyfills},
-        {"stand_ins", &rules.stand_ins},
-        {"module_getattr", &rules.module_getattr},
-        {"module_code", &rules.module_code},
-        {"no_override", &rules.no_override},
-        {"overrides_enabled", &rules.overrides_enabled},
+        {"owner_names", &rules.owner_names},     {"native_modules", &rules.native_modules},
+        {"state_readers", &rules.state_readers}, {"state_words", &rules.state_words},
+        {"state_writers", &rules.state_writers}, {"hold_casts", &rules.hold_casts},
+        {"managers", &rules.managers},           {"setters", &rules.setters},
+        {"operator_abs", &rules.operator_abs},   {"operators", &rules.operators},
+        {"attributes", &rules.attributes},       {"polyfills", &rules.polyfills},
+        {"stand_ins", &rules.stand_ins},         {"module_getattr", &rules.module_getattr},
+        {"module_code", &rules.module_code},     {"no_override", &rules.no_override},
         {"call_code", &rules.call_code},
     };
     if (rules.kept == NULL && (rules.kept = PyList_New(0)) == NULL) {
@@ -1238,10 +1228,7 @@ has_overrides(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
         found = overrides_torch(capture, values == NULL ? args[i] : PySequence_Fast_ITEMS(values)[i]);
     }
     Py_XDECREF(values);
-    if (found > 0 && rules.overrides_enabled != NULL) {
-        return PyObject_CallNoArgs(rules.overrides_enabled); /* part of the state: inside an aside it is off */
-    }
-    return found < 0 ? NULL : Py_NewRef(Py_False);
+    return found < 0 ? NULL : PyBool_FromLong(found && mg_aside_overrides() == 0); /* part of the state */
 }
 
 static PyObject *

@@ -202,6 +202,9 @@ def starve(first: int = 0, last: int = 0, /) -> tuple[int, int, tuple[int, ...]]
     `last`; with 0 none. Gives how many it has made since the last call, the number of the first that failed (0 if none
     did), and the addresses where that was."""
 
+def overrides() -> int:
+    """What the program has made of `__torch_function__`: 0 if it is on, 1 if only function modes are, 2 if neither is."""
+
 def capturing() -> bool:
     """Whether a capture is under way on this thread."""
 

@@ -486,6 +486,7 @@ _READERS: list[tuple[Callable[[], Any], Callable[[Any], None] | None]] = [
     (torch.get_default_dtype, torch.set_default_dtype),
     (_autocast, _set_autocast),
     (torch._C._get_deterministic_algorithms, None),
+    (_core.overrides, None),
     (_function_modes, None),
     (torch._C._len_torch_dispatch_stack, _pop_modes),
 ]
@@ -499,6 +500,7 @@ _WORDS: dict[Any, tuple[Any, ...]] = {
     torch.get_default_dtype: (),
     _autocast: (None,),
     torch._C._get_deterministic_algorithms: (),
+    _core.overrides: (),
     _function_modes: ((),),
     torch._C._len_torch_dispatch_stack: (0,),
 }
@@ -684,7 +686,6 @@ def tables() -> dict[str, Any]:
         "plain_keys": _plain_keys(),
         "abc_check": abc.ABCMeta.__instancecheck__,
         "no_override": torch._C._disabled_torch_function_impl,
-        "overrides_enabled": torch._C._is_torch_function_enabled,
         **_module_getattr(),
         "call_code": getattr(torch.nn.Module._call_impl, "__code__", None),
         "apart": {copyreg._slotnames},  # type: ignore[attr-defined]

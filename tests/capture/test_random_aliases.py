@@ -25,7 +25,7 @@ ODD = "a leaf Variable that requires grad is being used in an in-place operation
 
 def _is_odd(text: str, steps: list[str]) -> bool:
     side = harness.Side(text, None)
-    return any(ODD in repr(dict(side.step(step))["exception"]) for step in steps)
+    return any(ODD[:30] in repr(side.step(step)) for step in steps)  # or a handler of the program's has it
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, BATCH))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -68,3 +69,54 @@ def test_a_graph_that_fails_leaves_the_kernels_as_they_were() -> None:
             with pytest.raises(IndexError):
                 compiled(x, torch.tensor([1, 9]))
             assert _cur_sdpa_kernel_backends() == before
+
+
+class Noted(torch.Tensor):
+    """Says which torch functions it is given."""
+
+    log: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        Noted.log.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+NOTED = torch.ones(2).as_subclass(Noted)
+
+
+def enabled(x):
+    return x + 1, torch._C._is_torch_function_enabled(), torch._C._is_torch_function_all_disabled()
+
+
+def overridden(x):
+    return x + 1, torch.overrides.has_torch_function((x,)), torch.overrides.has_torch_function((NOTED,))
+
+
+def adds(x):
+    return x + 1, type(NOTED + x).__name__
+
+
+def switches(x):
+    with torch._C.DisableTorchFunctionSubclass():
+        inside = torch._C._is_torch_function_enabled()
+    return x + 1, inside, torch._C._is_torch_function_enabled()
+
+
+@pytest.mark.parametrize("function", [enabled, overridden, adds, switches])
+@pytest.mark.parametrize("disable", [torch._C.DisableTorchFunction, torch._C.DisableTorchFunctionSubclass])
+@pytest.mark.parametrize("first", [False, True])
+def test_overrides_that_the_program_has_switched_off_around_a_call(function, disable, first) -> None:
+    def run(function):
+        found = []
+        for off in (first, not first, first, not first):
+            Noted.log.clear()
+            with disable() if off else contextlib.nullcontext():
+                value, *rest = function(torch.ones(2))
+            found.append((value.tolist(), rest, list(Noted.log)))
+        return found
+
+    compiled = magneto.compile(function, backend="eager")
+    assert run(compiled) == run(function)
+    if function is enabled:
+        assert len(magneto.cache_entries(compiled)) == 2  # it is part of the state that entries are guarded by
