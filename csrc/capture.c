@@ -187,6 +187,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->result);
     Py_XDECREF(capture->keep);
     Py_XDECREF(capture->ids);
+    Py_XDECREF(capture->touched);
     Py_XDECREF(capture->detail);
     Py_XDECREF(capture->state);
     Py_XDECREF(capture->entry_state);

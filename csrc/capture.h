@@ -178,11 +178,13 @@ struct MgCapture {
     int starved;           /* there was no memory for something that was taken for an answer; see mg_error_clear */
     PyObject *ids;         /* strong: a set of what id() gave for objects of this capture; NULL if it gave nothing */
     int addresses;         /* addresses of objects may have been read: by their default repr or hash */
-    PyObject *log;         /* borrowed, only compared: the list that warnings are added to, or NULL */
-    int reads_log;         /* captured code has looked into that list */
-    int whole;             /* > 0 in a function that a break can't split: it is called again as a whole */
-    int direct;            /* the next frame is called by captured code, not by C code */
-    MgLazy *lazy;          /* owned: plain values that nobody has looked at yet */
+    PyObject
+        *touched;  /* strong: list of what kernels in Python of recorded operators may get at, or NULL; operator.c */
+    PyObject *log; /* borrowed, only compared: the list that warnings are added to, or NULL */
+    int reads_log; /* captured code has looked into that list */
+    int whole;     /* > 0 in a function that a break can't split: it is called again as a whole */
+    int direct;    /* the next frame is called by captured code, not by C code */
+    MgLazy *lazy;  /* owned: plain values that nobody has looked at yet */
     int lazy_count;
     int quiet; /* > 0 while tensors are reached that nobody has used yet */
     int level; /* how deep a walker is in a structure of objects; see depth.h */

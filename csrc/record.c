@@ -13,6 +13,7 @@
 #include "recover.h"
 #include "rules.h"
 #include "kernels.h"
+#include "operator.h"
 #include "structure.h"
 #include "shape.h"
 #include "storage.h"
@@ -155,6 +156,7 @@ typedef struct {
     int infers;        /* the operation takes the dtype of its result from numpy's scalars among the arguments, */
     int stores;        /* or puts them into a tensor, which takes fewer of them */
     int containers;    /* how many there were so far */
+    int added;         /* a program has added the operator: what it gives may be another thing each time */
 } Mapping;
 
 enum { MOST_CONTAINERS = 1 << 20 };
@@ -585,8 +587,12 @@ mg_record_is_repeatable(MgNode *nodes, int index)
 
 /* The outcome of an operation without symbols, from the cache or made anew. New; a text if it can't be captured. */
 static PyObject *
-outcome_of(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins, PyObject *key)
+outcome_of(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins, PyObject *key,
+           int added)
 {
+    if (MG_UNLIKELY(added)) {
+        return ask(kind, target, args, kwargs, twins, Py_None);
+    }
     if (MG_UNLIKELY(mg_kernels_renew(&kernels))) {
         PyDict_Clear(cache);
     }
@@ -617,7 +623,7 @@ find_outcome(Mapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args
     PyObject *outcome = NULL;
     if (!mapping->symbolic) {
         PyObject *key = PyList_AsTuple(mapping->key);
-        outcome = key == NULL ? NULL : outcome_of(kind, target, args, kwargs, mapping->twins, key);
+        outcome = key == NULL ? NULL : outcome_of(kind, target, args, kwargs, mapping->twins, key, mapping->added);
         Py_XDECREF(key);
         if (outcome == NULL || PyTuple_Check(outcome)) {
             if (outcome != NULL && PyTuple_GET_SIZE(PyTuple_GET_ITEM(outcome, 3)) > 0 &&
@@ -1190,7 +1196,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     kwnames = names == Py_None ? NULL : names;
     mapping.infers = infers_dtype(kind, target, kwnames);
     mapping.stores = kind == MG_NODE_FUNCTION && is_named(target, "setitem");
-    if (names == NULL || mg_tensor_class_check(capture, target, args, count) < 0 ||
+    mapping.added = names == NULL ? MG_ERR : mg_operator_check(capture, target);
+    if (mapping.added < 0 || mg_tensor_class_check(capture, target, args, count) < 0 ||
         check_in_place(capture, target, args, count) < 0 || key_add(&mapping, target) < 0 ||
         key_add(&mapping, state) < 0 ||
         map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0 ||
@@ -1214,6 +1221,11 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     if (PyTuple_GET_SIZE(outcome) > 4) { /* from the session: see magneto/_symbols.py */
         fakes = PyTuple_GET_ITEM(outcome, 5);
         bindings = PyTuple_GET_ITEM(outcome, 6) == Py_None ? NULL : PyTuple_GET_ITEM(outcome, 6);
+    }
+    if (value != Py_None && !tensors && !has_symbol(value) && mapping.added) {
+        mg_capture_abort(capture, MG_REASON_RESULT, "an operator that gives no tensor");
+        Py_DECREF(outcome);
+        goto done;
     }
     if (value != Py_None && !tensors && !has_symbol(value)) { /* a question about metadata */
         result = PyList_Check(value) ? PyList_GetSlice(value, 0, PyList_GET_SIZE(value)) : Py_NewRef(value);

@@ -95,6 +95,7 @@ run_subject(MgCapture *capture, const Subject *subject)
             forget_context();
         }
         Py_XSETREF(tstate->exc_info->exc_value, Py_XNewRef(handled)); /* the same, if it was aborted in a handler */
+        Py_CLEAR(capture->touched);                                   /* plans pass on what they do not look into */
         if (subject->frame != NULL) { /* what its locals held goes here, as it does at the end of a call */
             drop_locals(subject->frame);
         }

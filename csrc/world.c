@@ -15,6 +15,7 @@
 #include "exit.h"
 #include "finalizer.h"
 #include "lazy.h"
+#include "operator.h"
 #include "protocol.h"
 #include "record.h"
 #include "route.h"
@@ -368,6 +369,9 @@ activate(MgCapture *capture, MgRecord *record)
     PyObject *type = (PyObject *)Py_TYPE(object);
     if (is_fleeting(object, record->kind)) { /* never more than provisional */
         return mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(object)->tp_name);
+    }
+    if (MG_UNLIKELY(capture->touched != NULL) && mg_operator_look(capture, object) < 0) {
+        return MG_ERR;
     }
     record->provisional = 0;
     if (record->kind != MG_KIND_TENSOR && mg_protocol_guard(capture, Py_TYPE(object)) < 0) {
@@ -1347,7 +1351,8 @@ mg_world_load_global(MgCapture *capture, MgFrame *frame, PyObject *name)
 {
     PyObject *result;
     MgRecord *globals = globals_record(capture, frame);
-    int found = globals == NULL ? -1 : mg_world_dict_get(capture, globals, name, &result);
+    int unknown = globals == NULL || mg_operator_look_name(capture, frame->f_globals, name) < 0;
+    int found = unknown ? -1 : mg_world_dict_get(capture, globals, name, &result);
     if (found == 0) {
         MgRecord *builtins = mg_world_pin(capture, frame->f_builtins);
         found = builtins == NULL ? -1 : mg_world_dict_get(capture, builtins, name, &result);

@@ -60,9 +60,8 @@ def is_as_written(script: Any, kinds: list[type], names: tuple[str, ...]) -> boo
         names: those of the last ones, which are given by keyword.
     """
     function = script._torchdynamo_inline
-    made = torch.jit._state._try_get_jit_cached_function(
-        function
-    )  # of a trace, which is what once happened: None
+    find: Any = torch.jit._state._try_get_jit_cached_function
+    made = find(function)  # None for a trace, which is what once happened
     if made is None or made.qualified_name != script.qualified_name:
         return False
     parameters = list(script.schema.arguments)

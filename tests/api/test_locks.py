@@ -199,7 +199,7 @@ def test_a_signal_in_a_fake_kernel_reaches_the_caller(
         except (KeyboardInterrupt, Alarm, ValueError):
             return "handled"
 
-    compiled = magneto.compile(function, backend="eager")
+    compiled = magneto.compile(function, backend="eager", fullgraph=True)
     with pytest.raises(kind, match="by a signal handler"):
         compiled(x)
     assert torch._C._len_torch_dispatch_stack() == 0
@@ -304,7 +304,9 @@ def test_a_child_compiles_though_it_was_forked_while_another_thread_was_in_a_fak
 
     results: list[torch.Tensor] = []
     x = torch.ones(2, *[1] * next(ranks))
-    thread = threading.Thread(target=lambda: results.append(magneto.compile(function, backend="eager")(x)))
+    thread = threading.Thread(
+        target=lambda: results.append(magneto.compile(function, backend="eager", fullgraph=True)(x))
+    )
     thread.start()
     assert inside.wait(60)
     try:

@@ -47,7 +47,7 @@ def _collector() -> Iterator[None]:
 def capture_while(*functions: Callable[[], Any]) -> list[Any]:
     """What each function gave that another thread called in the middle of a capture."""
     _during[:] = functions
-    compiled = magneto.compile(lambda x: calls_back(x * 2), backend="eager")
+    compiled = magneto.compile(lambda x: calls_back(x * 2), backend="eager", fullgraph=True)
     size = next(_sizes)  # one that no result is known for
     assert compiled(torch.ones(size)).tolist() == [3] * size
     assert len(_seen) >= len(functions)

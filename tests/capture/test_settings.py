@@ -119,4 +119,6 @@ def test_overrides_that_the_program_has_switched_off_around_a_call(function, dis
     compiled = magneto.compile(function, backend="eager")
     assert run(compiled) == run(function)
     if function is enabled:
-        assert len(magneto.cache_entries(compiled)) == 2  # it is part of the state that entries are guarded by
+        assert (
+            len(magneto.cache_entries(compiled)) == 2
+        )  # it is part of the state that entries are guarded by
