@@ -182,6 +182,7 @@ mg_capture_free(MgCapture *capture)
     PyMem_Free(capture->watches);
     PyMem_Free(capture->quiets);
     mg_table_free(&capture->drops);
+    mg_table_free(&capture->storied);
     mg_exit_clear(capture);
     mg_lazy_free(capture);
     Py_XDECREF(capture->result);

@@ -158,6 +158,7 @@ struct MgCapture {
     MgTable drops;     /* object -> how many of its outside references captured code has let go of */
     MgWatch *watches;  /* owned: what captured code must not take out of shadows */
     int watch_count;
+    MgTable storied; /* tensors whose storages have Python objects with finalizers */
     MgQuiet *quiets; /* owned: what must have no finalizer on later calls */
     int quiet_count;
     Py_ssize_t root_depth; /* slots of the root frame, without the arguments of the call under way */

@@ -774,19 +774,6 @@ is_changed(const MgEntry *entry, const MgRecord *record)
     return 0;
 }
 
-/* Guards which object lies at a source; it is not kept alive, if it can be referred to weakly. */
-static int
-guard_object(MgCapture *capture, const MgRecord *record)
-{
-    if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(record->object))) {
-        return mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object);
-    }
-    PyObject *weak = PyWeakref_NewRef(record->object, NULL);
-    int result = weak == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_WEAK, record->source, weak);
-    Py_XDECREF(weak);
-    return result;
-}
-
 /* Where addresses of objects may have been seen, in a repr or a hash, they must stay the same objects. */
 static int
 guard_addresses(MgCapture *capture)
@@ -796,7 +783,7 @@ guard_addresses(MgCapture *capture)
         PyTypeObject *type = Py_TYPE(record->object);
         if (record->exposed && record->kind == MG_KIND_INSTANCE &&
             (type->tp_repr == PyBaseObject_Type.tp_repr || type->tp_hash == PyBaseObject_Type.tp_hash) &&
-            guard_object(capture, record) < 0) {
+            mg_world_guard_object(capture, record) < 0) {
             return MG_ERR;
         }
     }

@@ -234,6 +234,16 @@ may_keep(const MgProgram *program, const MgStep *step, PyObject *value)
     return 0;
 }
 
+/* The same for a part of a function: an entry must not keep cells, or defaults, of one that it does not keep. */
+static int
+may_keep_part(const MgProgram *program, const MgStep *step, PyObject *function, PyObject *part)
+{
+    const MgStep *base = &program->steps[step->base];
+    int is_plain = step->source.index == 0 || step->source.index == 4; /* code, and globals */
+    return is_plain || base->source.kind == MG_SOURCE_CONST || may_keep(program, base, function) ||
+           may_keep(program, step, part);
+}
+
 /* Decides whether a step is pinned, and by what. */
 static void
 plan_step(Maker *maker, int i)
@@ -277,7 +287,7 @@ plan_step(Maker *maker, int i)
             }
             break;
         case MG_SOURCE_FUNCTION:
-            plan->pinned = base->pinned && PyFunction_Check(owner);
+            plan->pinned = base->pinned && PyFunction_Check(owner) && may_keep_part(maker->program, step, owner, value);
             break;
         case MG_SOURCE_NAME:
             plan->pinned = base->pinned && mg_source_name_slot(owner, step->source.index) != NULL;

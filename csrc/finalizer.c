@@ -13,6 +13,7 @@
  * What is written over on later calls is another object: guards say that it has no finalizer (MG_GUARD_QUIET). */
 #include "finalizer.h"
 
+#include "aside.h"
 #include "depth.h"
 #include "effect.h"
 #include "except.h"
@@ -137,7 +138,8 @@ fall_to(PyObject *object, void *argument)
     if (!forced && (gone < all || (gone > 1 && gone > all))) {
         return 0; /* it is still there, or was gone before */
     }
-    if (acts(object) || --fall->room <= 0 || fall->level >= MG_MOST_LEVELS) {
+    if (acts(object) || (fall->capture != NULL && mg_table_get(&fall->capture->storied, object, NULL) != NULL) ||
+        --fall->room <= 0 || fall->level >= MG_MOST_LEVELS) {
         fall->found = 1;
         return 1;
     }
@@ -278,6 +280,23 @@ count_slots(MgCapture *capture, PyObject **slots, Py_ssize_t count, PyObject *it
     return found;
 }
 
+/* Notes a tensor whose storage has a Python object with a finalizer, or that refers to one: nothing leads from one to the
+ * other that can be visited. MG_OK or MG_ERR. */
+static int
+note_storage(MgCapture *capture, PyObject *tensor)
+{
+    MgAside aside;
+    mg_aside_begin(&aside);
+    PyObject *storage = PyObject_CallMethodNoArgs(tensor, MG_STRING("untyped_storage"));
+    if (storage == NULL) {
+        mg_error_clear(); /* it has none */
+    }
+    mg_aside_end(&aside);
+    int falls = storage == NULL ? 0 : would_fall(capture, storage);
+    Py_XDECREF(storage);
+    return falls <= 0 ? falls : mg_table_set(&capture->storied, tensor, NULL, tensor);
+}
+
 int
 mg_finalizer_watch_frame(MgCapture *capture, PyCodeObject *code)
 {
@@ -286,7 +305,7 @@ mg_finalizer_watch_frame(MgCapture *capture, PyCodeObject *code)
         if (value == NULL || mg_is_plain_value(value) || mg_is_singleton(value)) {
             continue;
         }
-        int falls = would_fall(capture, value);
+        int falls = mg_torch_is_tensor(value) && note_storage(capture, value) < 0 ? -1 : would_fall(capture, value);
         int status = falls < 0 ? MG_ERR
                      : falls   ? add_watch(capture, NULL, value,
                                            count_slots(capture, capture->arguments, capture->argument_count, value, 1))

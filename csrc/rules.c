@@ -24,6 +24,7 @@
 #include "stance.h"
 #include "symbol.h"
 #include "world.h"
+#include "worldbase.h"
 #include "wrapper.h"
 #include "aside.h"
 
@@ -946,10 +947,15 @@ do_id(MgCapture *capture, PyObject *callable, PyObject *value)
         }
         return id;
     }
+    if (record != NULL && record->kind == MG_KIND_TENSOR && record->source->kind == MG_SOURCE_LOCAL &&
+        capture->can_break) { /* another one at each call, which an entry would keep */
+        Py_DECREF(id);
+        return unknown_call(capture, callable);
+    }
     if (record != NULL) {
         PyObject *view = mg_world_touch(capture, Py_NewRef(value));
         Py_XDECREF(view);
-        if (view == NULL || mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
+        if (view == NULL || mg_world_guard_object(capture, record) < 0) {
             Py_CLEAR(id);
         }
         return id;

@@ -184,6 +184,22 @@ is_value(PyObject *object)
     return 1;
 }
 
+/* 1 for a function that may be another one at each call, with the same code: an argument, or one that another function has
+ * made, and that an argument leads to. An entry would keep what its cells have. */
+static int
+is_made_anew(PyFunctionObject *function, const MgSource *source)
+{
+    if (source->kind == MG_SOURCE_LOCAL) {
+        return 1;
+    }
+    while (source->base != NULL && source->kind != MG_SOURCE_LOOKUP) {
+        source = source->base;
+    }
+    PyObject *name = function->func_qualname;
+    return source->kind == MG_SOURCE_LOCAL && PyUnicode_CheckExact(name) &&
+           PyUnicode_Find(name, MG_STRING("<locals>"), 0, PyUnicode_GET_LENGTH(name), 1) >= 0;
+}
+
 /* Which kind an object with identity is. */
 static MgKind
 kind_of(PyObject *object, MgSource *source)
@@ -206,8 +222,7 @@ kind_of(PyObject *object, MgSource *source)
         return MG_KIND_CONSTANT;
     }
     if (PyFunction_Check(object)) {
-        /* an argument may be a new closure at each call, with the same code */
-        return source != NULL && source->kind == MG_SOURCE_LOCAL ? MG_KIND_FUNCTION : MG_KIND_CONSTANT;
+        return source != NULL && is_made_anew((PyFunctionObject *)object, source) ? MG_KIND_FUNCTION : MG_KIND_CONSTANT;
     }
     if (type == &PyTuple_Type || type == mg_torch.size || (PyTuple_Check(object) && mg_is_heap_type(type))) {
         return MG_KIND_TUPLE;
@@ -357,6 +372,19 @@ guard_identity(MgCapture *capture, MgSource *source, PyObject *object, MgKind ki
     PyObject *reference = PyWeakref_NewRef(object, NULL);
     int result = reference == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_WEAK, source, reference);
     Py_XDECREF(reference);
+    return result;
+}
+
+int
+mg_world_guard_object(MgCapture *capture, const MgRecord *record)
+{
+    PyObject *object = record->object;
+    if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) || mg_torch_is_tensor(object) || PyType_Check(object)) {
+        return mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, object);
+    }
+    PyObject *weak = PyWeakref_NewRef(object, NULL);
+    int result = weak == NULL ? MG_ERR : mg_capture_guard(capture, MG_GUARD_WEAK, record->source, weak);
+    Py_XDECREF(weak);
     return result;
 }
 

@@ -46,4 +46,8 @@ int mg_world_dict_set(MgCapture *capture, MgRecord *record, PyObject *key, PyObj
 /* The record of an outside instance's dict; NULL without an exception if it has none. */
 MgRecord *mg_world_dict_record(MgCapture *capture, MgRecord *owner);
 
+/* Guards which object a record is of. It is not kept alive, if it can be referred to weakly; tensors are kept, since programs
+ * look for weak references to them. MG_OK or MG_ERR. */
+int mg_world_guard_object(MgCapture *capture, const MgRecord *record);
+
 #endif

@@ -298,21 +298,27 @@ class Counting:
         return first, bound(tensor), self.count(tensor=tensor)
 
 
-@pytest.mark.parametrize(
-    "count", [counted, counted_after_break, counted_twice, counted_in_list, Counting().all]
-)
-def test_arguments_have_as_many_references(count: Callable[[Any], Any]) -> None:
-    """Of a call between frames that are not captured too: they are the callee's alone."""
+COUNTS: list[tuple[Callable[[Any], Any], Any]] = [
+    (counted, 3),
+    (counted_after_break, 3),
+    (counted_twice, (4, 4)),
+    (counted_in_list, (4, 1)),
+    (Counting().all, (4, 4, 4)),
+]
+
+
+@pytest.mark.parametrize(("count", "expected"), COUNTS)
+def test_arguments_have_as_many_references(count: Callable[[Any], Any], expected: Any) -> None:
+    """As in CPython without a hook, whose callers let go of arguments when a call starts."""
 
     def run() -> Any:
         first, second = torch.ones(2), torch.ones(3)
         magneto.graph_break()
-        return count(first), count(second), first.shape, count(first)
+        return count(first), count(second), first.shape, count(first), second.shape
 
-    expected = run()
     compiled = magneto.compile(run, backend="eager")
     for _ in range(3):
-        assert compiled() == expected
+        assert compiled() == (expected, expected, torch.Size([2]), expected, torch.Size([3]))
 
 
 def test_arguments_go_where_the_callee_lets_go_of_them() -> None:
@@ -336,3 +342,66 @@ def test_arguments_go_where_the_callee_lets_go_of_them() -> None:
     for _ in range(3):
         compiled(torch.ones(2))
     assert seen == 4 * [(True, None), (True, torch.Size([2]))]
+
+
+def closure_of_attribute() -> Any:
+    thing: Any = Thing()
+    thing.number = 2
+    owner: Any = Thing()
+    owner.function = lambda x, *, add=Thing: x + thing.number
+    return (lambda x, owner: owner.function(x)), owner, [thing, owner.function, owner]
+
+
+def closures_in_list() -> Any:
+    thing: Any = Thing()
+    thing.number = 2
+    functions = [lambda x: x + thing.number, lambda x: x * 2]
+
+    def run(x: Any, functions: Any) -> Any:
+        for function in functions:
+            x = function(x)
+        return x
+
+    return run, functions, [thing, *functions]
+
+
+def hook_of_module() -> Any:
+    module, thing = nn.Linear(2, 2), Thing()
+    handle = module.register_forward_hook(lambda *_: None if thing else None)
+    return (lambda x, module: module(x)), module, [module, thing, module._forward_hooks[handle.id]]
+
+
+def id_of_instance() -> Any:
+    thing = Thing()
+    return (lambda x, thing: x + (id(thing) > 0)), thing, [thing]
+
+
+def id_of_tensor() -> Any:
+    tensor = torch.ones(2)
+    return (lambda x, tensor: (x + 1, id(tensor) > 0, x + 2)), tensor, [tensor]
+
+
+@pytest.mark.parametrize(
+    "make", [closure_of_attribute, closures_in_list, hook_of_module, id_of_instance, id_of_tensor]
+)
+def test_what_arguments_lead_to_is_not_kept(make: Callable[[], Any]) -> None:
+    compiled: Any = None
+    for _ in range(4):
+        function, argument, things = make()
+        compiled = magneto.compile(function, backend="eager") if compiled is None else compiled
+        references = [weakref.ref(thing) for thing in things]
+        compiled(torch.ones(2), argument)
+        del function, argument, things
+        gc.collect()
+        assert [reference() for reference in references] == [None] * len(references)
+
+
+def test_closures_made_anew_are_captured_once() -> None:
+    compiled = magneto.compile(lambda x, owner: owner.function(x), backend="eager", fullgraph=True)
+    for number in (1, 1, 1):
+        owner: Any = Thing()
+        owner.function = lambda x, number=number: x + number
+        assert compiled(torch.zeros(2), owner).tolist() == [number, number]
+    assert len(magneto.cache_entries(compiled)) == 1
+    owner.function = lambda x: x - 1
+    assert compiled(torch.zeros(2), owner).tolist() == [-1, -1]
