@@ -105,10 +105,24 @@ intern_names(void)
     return MG_OK;
 }
 
+/* 1 if instances are made of nothing but attributes. C code that makes another object of the class of one it was given
+ * (OrderedDict.copy, date.replace) is only for instances of builtin classes. */
+static int
+is_plain_object(PyTypeObject *type)
+{
+    while (type != NULL && (type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        type = type->tp_base;
+    }
+    return type == &PyBaseObject_Type;
+}
+
 /* What counts of what a type has under one of the names. Borrowed. */
 static PyObject *
 find(PyTypeObject *type, int i)
 {
+    if ((interned[i] == MG_STRING("__init__") || interned[i] == MG_STRING("__setstate__")) && is_plain_object(type)) {
+        return Py_Ellipsis; /* where captured code calls the class, both are found and guarded; torch replaces nn.Module's */
+    }
     PyObject *found = _PyType_Lookup(type, interned[i]);
     if (found == NULL) {
         return mg_capture_deleted;

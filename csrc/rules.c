@@ -1460,7 +1460,8 @@ call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssi
             return unknown_call(capture, (PyObject *)type);
         }
     }
-    if (mg_protocol_guard(capture, type) < 0 || mg_protocol_guard(capture, Py_TYPE(type)) < 0) {
+    if (mg_protocol_guard(capture, type) < 0 || mg_protocol_guard(capture, Py_TYPE(type)) < 0 ||
+        mg_world_guard_lookup(capture, type, MG_STRING("__init__")) < 0) {
         return NULL; /* C code may meet the instance again, in a container */
     }
     PyObject *finalizer = _PyType_Lookup(type, MG_STRING("__del__"));

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import copy
 import gc
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -305,3 +308,74 @@ def test_an_item_that_is_only_written_is_not_guarded() -> None:
     assert len(magneto.cache_entries(compiled)) == 1
     table["missing"] = 4
     assert torch.equal(compiled(torch.ones(2))[0], torch.full((2,), 6.0))
+
+
+MODEL = """
+import torch, magneto
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+x = torch.ones(1, 2)
+compiled = magneto.compile(model, backend="eager")
+compiled(x)
+init = torch.nn.Module.__init__
+torch.compile(model, backend="eager")(x)
+assert torch.nn.Module.__init__ is not init  # it has put one of its own there
+compiled(x)
+assert len(magneto.cache_entries(compiled)) == 1, magneto.counters["recompiles"]
+"""
+
+
+def test_the_first_use_of_torch_compile_makes_no_entry_useless() -> None:
+    subprocess.run([sys.executable, "-c", MODEL], check=True)
+
+
+class Made:
+    def __init__(self, value=1):
+        self.value = value
+
+
+class Restored(Made):
+    def __getstate__(self):
+        return {"value": self.value}
+
+    def __setstate__(self, state):
+        self.value = state["value"]
+
+
+class Listed(collections.deque):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.value = 1
+
+
+CALLS = [
+    lambda made, restored, listed: Made().value,
+    lambda made, restored, listed: type(made)().value + made.value,
+    lambda made, restored, listed: made.__class__(3).value,
+    lambda made, restored, listed: sum(one.value for one in map(Made, [1, 2])),
+    lambda made, restored, listed: copy.copy(made).value,
+    lambda made, restored, listed: copy.copy(restored).value,
+    lambda made, restored, listed: copy.deepcopy(restored).value,
+    lambda made, restored, listed: listed.copy().value,
+    lambda made, restored, listed: (made.__init__(7), made.value)[1],
+    lambda made, restored, listed: (restored.__setstate__({"value": 4}), restored.value)[1],
+]
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_how_instances_are_made_is_guarded_where_they_are(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def f(x, *objects):
+        return x + CALLS[number](*objects)
+
+    def run(function: Any) -> list[float]:
+        objects = Made(), Restored(), Listed()
+        found = [function(torch.ones(1), *objects).item() for _ in range(2)]
+        with monkeypatch.context() as patch:
+            patch.setattr(Made, "__init__", lambda self, value=1: setattr(self, "value", 10 * value))
+            patch.setattr(Restored, "__setstate__", lambda self, state: setattr(self, "value", 50))
+            patch.setattr(Listed, "__init__", lambda self, *args: setattr(self, "value", 20))
+            found += [function(torch.ones(1), *objects).item() for _ in range(2)]
+        return found
+
+    assert run(magneto.compile(f, backend="eager")) == run(f)
