@@ -518,6 +518,13 @@ def test_a_fork_at_a_break_leaves_the_hook_in_order() -> None:
         assert found == wanted
 
 
+def is_collected() -> bool:
+    """Whether collections happen, whatever `gc.isenabled` says: it tells what the program has asked for."""
+    before = gc.get_stats()[0]["collections"]
+    kept = [[] for _ in range(20 * gc.get_threshold()[0])]
+    return len(kept) > 0 and gc.get_stats()[0]["collections"] > before
+
+
 def test_a_fork_while_another_thread_captures_leaves_collections_on() -> None:
     inside, done = threading.Event(), threading.Event()
 
@@ -533,17 +540,18 @@ def test_a_fork_while_another_thread_captures_leaves_collections_on() -> None:
     thread.start()
     try:
         assert inside.wait(60)
+        assert not is_collected()
 
         def work() -> None:
-            assert gc.isenabled()
+            assert gc.isenabled() and is_collected()
             magneto.compile(scale, backend="eager")(torch.ones(2))
-            assert gc.isenabled()
+            assert gc.isenabled() and is_collected()
 
         assert in_child(work) == 0
     finally:
         done.set()
         thread.join()
-    assert gc.isenabled()
+    assert gc.isenabled() and is_collected()
 
 
 # ---- backends ----
