@@ -1110,10 +1110,14 @@ guard_function(MgCapture *capture, MgRecord *record, int is_root)
             }
             continue;
         }
+        int before = capture->record_count;
         PyObject *exposed = expose_item(capture, parts[i], source, 0);
         Py_XDECREF(exposed);
         if (exposed == NULL) {
             return MG_ERR;
+        }
+        for (; before < capture->record_count; before++) { /* the frame of the call may have them already */
+            capture->record_list[before]->references -= capture->record_list[before]->object != parts[i];
         }
     }
     if (record->kind != MG_KIND_CONSTANT) { /* another function may have the same code */

@@ -325,6 +325,8 @@ v = x + 1; weakref.finalize(v, LOG.append, "end"); v = v + 1
 v = x + 1; w = weakref.ref(v); y = v.sum(); del v; LOG.append(w() is None)
 v = make("a"); v.me = v; del v; gc.collect()
 v = make("a"); w = lambda: v; del v
+v = lambda y, w=make("a"): y + 1; y = v(x); del v
+v = lambda y, *, w=make("a"): y + 1; y = v(x); del v
 v = make("a"); w = lambda: v; del w; v = 1
 """
 
