@@ -203,7 +203,7 @@ def starve(first: int = 0, last: int = 0, /) -> tuple[int, int, tuple[int, ...]]
     did), and the addresses where that was."""
 
 def overrides() -> int:
-    """What the program has made of `__torch_function__`: 0 if it is on, 1 if only function modes are, 2 if neither is."""
+    """What the program has made of `__torch_function__`: 0 if it is on, 1 if only function modes are, 2 if none is."""
 
 def capturing() -> bool:
     """Whether a capture is under way on this thread."""
