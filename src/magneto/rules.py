@@ -486,9 +486,9 @@ _READERS: list[tuple[Callable[[], Any], Callable[[Any], None] | None]] = [
     (torch.get_default_dtype, torch.set_default_dtype),
     (_autocast, _set_autocast),
     (torch._C._get_deterministic_algorithms, None),
-    (_core.overrides, None),
     (_function_modes, None),
-    (torch._C._len_torch_dispatch_stack, _pop_modes),
+    (torch._C._len_torch_dispatch_stack, _pop_modes),  # so far in the order that shape.c knows
+    (_core.overrides, None),
 ]
 
 

@@ -122,3 +122,13 @@ def test_overrides_that_the_program_has_switched_off_around_a_call(function, dis
         assert (
             len(magneto.cache_entries(compiled)) == 2
         )  # it is part of the state that entries are guarded by
+
+
+def test_a_capture_in_torchs_usual_state_asks_no_fake_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shape functions in C know the usual state: where they take it for another, each operation is tried on FakeTensors."""
+    from magneto import _propagate
+
+    asked: list[Any] = []
+    monkeypatch.setattr(_propagate, "propagate", lambda *args: asked.append(args) or "?")
+    magneto.compile(lambda x: (x.sin() @ x).relu().view(-1)[1:].sum(), backend="eager")(torch.ones(3, 3))
+    assert asked == []

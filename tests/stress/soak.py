@@ -48,7 +48,7 @@ BACKENDS: tuple[Any, ...] = ("eager", "eager", "aot_eager", graph_backend)
 
 ALL = tuple(range(len(BACKENDS)))
 INTERRUPTIBLE = tuple(i for i in ALL if BACKENDS[i] != "aot_eager")
-"""Without AOTAutograd: where that is interrupted, destructors in libtorch throw what the handler raised, and the process
+"""Without AOTAutograd: where that is interrupted, destructors in libtorch throw what the handler raised; the process
 ends (SIGABRT). So it does with `torch.compile(backend="aot_eager")` and the same signals, after a few calls."""
 
 
