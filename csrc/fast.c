@@ -376,7 +376,6 @@ fate_of(Maker *maker, const MgCheck *check)
         case MG_GUARD_IDENTITY:
         case MG_GUARD_WEAK:
         case MG_GUARD_ABSENT:
-        case MG_GUARD_LIMIT:
             return FATE_NONE;
         case MG_GUARD_VALUE:
             return is_frozen(value) ? FATE_NONE : FATE_LIVE;

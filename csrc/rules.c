@@ -1537,6 +1537,14 @@ bypasses_order(PyObject *callable, PyTypeObject *owner, PyObject *self)
     return result;
 }
 
+/* 1 for the __init__ of a C type. Called for what is made already, it may change what no shadow shows: the limit of a deque,
+ * the factory of a defaultdict. */
+static int
+is_init(PyObject *callable)
+{
+    return Py_IS_TYPE(callable, &PyWrapperDescr_Type) && PyDescr_NAME(callable) == MG_STRING("__init__");
+}
+
 /* A bound method of a C type, or the unbound descriptor with its object in front. */
 static PyObject *
 call_c_method(MgCapture *capture, PyObject *callable, PyTypeObject *owner, PyObject *self, PyObject *const *args,
@@ -1553,7 +1561,7 @@ call_c_method(MgCapture *capture, PyObject *callable, PyTypeObject *owner, PyObj
             mg_capture_abort(capture, MG_REASON_OPAQUE, "%s", Py_TYPE(self)->tp_name);
             return NULL;
         }
-        int bypasses = bypasses_order(callable, owner, self);
+        int bypasses = record != NULL && is_init(callable) ? 1 : bypasses_order(callable, owner, self);
         return bypasses < 0   ? NULL
                : bypasses > 0 ? unknown_call(capture, callable)
                               : call_native(capture, callable, args, count, kwnames);
@@ -1879,7 +1887,10 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
         }
         return call_c_method(capture, callable, PyDescr_TYPE(callable), args[0], args, count, kwnames);
     }
-    if (type == &_PyMethodWrapper_Type) { /* object.__init__ bound to an instance, and the like */
+    if (type == &_PyMethodWrapper_Type) {                 /* object.__init__ bound to an instance, and the like */
+        if (mg_world_record(capture, callable) != NULL) { /* what one from outside is bound to is not guarded */
+            return unknown_call(capture, callable);
+        }
         PyObject *self = mg_aside_getattr(callable, MG_STRING("__self__"));
         PyObject *name = self == NULL ? NULL : mg_aside_getattr(callable, MG_STRING("__name__"));
         PyObject *class = self == NULL ? NULL : mg_aside_getattr(callable, MG_STRING("__objclass__"));

@@ -127,6 +127,87 @@ def f(x):
         print("break")
         d.pop("z", None)
     return x, said
+### special methods of strings and numbers after a break
+def f(x, s, n):
+    a, b, c = s.__add__, n.__add__, s.__contains__
+    print("break")
+    return x + b(1), a("z"), c("a")
+---
+f(X, "abc", 5)
+f(X, "bcd", 5)
+f(X, "bcd", 6)
+### special methods of lists after a break
+l = [1, 2]
+def f(x):
+    l.append(len(l))
+    a, b = l.__len__, l.__setitem__
+    print(a())
+    b(0, 100 + a())
+    return x + l[0], a
+---
+f(X)
+f(X)
+f(X)[1]()
+### special methods of arguments
+def f(x, m): return x + 1, m(0), sorted([0, 1, 2], key=m), functools.partial(m, 1)(), m.__self__
+one, other = [5, 6, 1], [7, 1, 8]
+---
+f(X, one.__getitem__)
+f(X, other.__getitem__)
+other[0] = 0
+f(X, other.__getitem__)
+### special methods in objects
+l = [1, 2]
+h, o = [l.__getitem__], types.SimpleNamespace(g=l.__len__)
+def f(x): return x + h[0](0), o.g(), list(map(h[0], [1]))
+---
+f(X)
+l[0] = 50
+f(X)
+l.append(3)
+f(X)
+h[0] = [9, 9].__getitem__
+f(X)
+o.g = "abcdef".__len__
+f(X)
+### deque that is set up again
+q = collections.deque([1, 2, 3], 5)
+def f(x, *args):
+    y = x + len(q)
+    q.__init__(*args)
+    q.append(4)
+    return y * 2, q.maxlen
+---
+f(X, [1, 2], 2)
+f(X, [1, 2], 2)
+f(X, [1, 2, 3])
+f(X, q, 3)
+f(X)
+### deque that is set up again between calls
+q = collections.deque([1, 2, 3], 5)
+def f(x):
+    q.append(4)
+    return x + len(q), q.maxlen
+---
+f(X)
+q.__init__([1, 2, 3], 5)
+f(X)
+q.__init__([1, 2, 3], 3)
+f(X)
+q.__init__([1, 2, 3])
+f(X)
+### defaultdict that is set up again
+d = collections.defaultdict(list, a=1)
+def f(x, *args, **keywords):
+    y = x + len(d)
+    d.__init__(*args, **keywords)
+    return y * 2, d.default_factory, d["z"] if d.default_factory else None
+---
+f(X, int, b=2)
+f(X, int, b=2)
+d.clear()
+f(X)
+f(X, dict)
 ### hash of a NaN, which is that of its address
 def f(x, v):
     before = hash(v)
