@@ -347,6 +347,23 @@ def _with_warnings(caught: list[Any], outcome: Any, *operation: Any) -> Any:
     return outcome
 
 
+def _itself(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+@contextlib.contextmanager
+def _hidden_hooks() -> Iterator[None]:
+    """Hooks that get what is saved for backward, as those of `torch.utils.checkpoint`, do not get FakeTensors."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        yield
+        return
+    torch._C._autograd._push_saved_tensors_default_hooks(_itself, _itself)
+    try:
+        yield
+    finally:
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
 def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any], mode: FakeTensorMode) -> Any:
     """Call an operation with values in place of references."""
 
@@ -369,7 +386,7 @@ def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any],
 
     fake_args = convert(args)
     fake_kwargs = convert(kwargs)
-    with mode:
+    with mode, _hidden_hooks():
         if kind == 2:
             return getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
         return target(*fake_args, **fake_kwargs)

@@ -319,9 +319,16 @@ def test_an_added_operator_that_raises_runs_once():
     assert len(runs) == 2
 
 
-def test_checkpoint_of_a_compiled_function():
-    def f(x):
-        return (x.sin().exp() * x).cos()
+def known(x):
+    return (x.sin().exp() * x).cos()
+
+
+def without_shape_functions(x):
+    return (torch.special.i0e(x) * x).logcumsumexp(0).sinc()
+
+
+@pytest.mark.parametrize("f", [known, without_shape_functions])
+def test_checkpoint_of_a_compiled_function(f):
 
     def run(function):
         x = torch.arange(4.0, requires_grad=True)
