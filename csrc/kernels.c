@@ -62,3 +62,69 @@ mg_kernels_has(const char *const *names, int count)
     }
     return 0;
 }
+
+/* ---- kernels for the CPU ---- */
+
+enum { MOST = 64, LONGEST = 64 };
+
+static struct {
+    MgKernels known; /* the registrations that the names were taken from */
+    int count;       /* how many there are, which may be more than fit */
+    char names[MOST][LONGEST];
+} replaced;
+
+/* Notes the operator of a text "aten/<name>.<overload>/<key>" if the key is one of kernels for the CPU. */
+static void
+note(const char *text)
+{
+    static const char *const keys[] = {"CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "AutogradCPU",
+                                       "Autograd"};
+    const char *key = strrchr(text, '/'), *name = text + strlen("aten/");
+    if (strncmp(text, "aten/", strlen("aten/")) != 0 || key == NULL || key <= name) {
+        return;
+    }
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(keys); i++) {
+        if (strcmp(key + 1, keys[i]) == 0) {
+            size_t size = strcspn(name, "./");
+            if (replaced.count < MOST && size < LONGEST) {
+                memcpy(replaced.names[replaced.count], name, size);
+                replaced.names[replaced.count][size] = '\0';
+            }
+            replaced.count++;
+            return;
+        }
+    }
+}
+
+int
+mg_kernels_count(void)
+{
+    if (MG_UNLIKELY(mg_kernels_renew(&replaced.known))) {
+        PyObject *key;
+        Py_ssize_t position = 0;
+        Py_hash_t hash;
+        replaced.count = 0;
+        while (_PySet_NextEntry((PyObject *)mg_kernels_registered, &position, &key, &hash)) {
+            const char *text = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : NULL;
+            if (text == NULL) {
+                PyErr_Clear();
+                continue;
+            }
+            note(text);
+        }
+    }
+    return replaced.count;
+}
+
+int
+mg_kernels_replaces(const char *name)
+{
+    int count = mg_kernels_count();
+    size_t size = strcspn(name, ".");
+    for (int i = 0; i < count && i < MOST; i++) {
+        if (strlen(replaced.names[i]) == size && strncmp(replaced.names[i], name, size) == 0) {
+            return 1;
+        }
+    }
+    return count > MOST; /* any may be among them */
+}

@@ -29,4 +29,8 @@ mg_kernels_renew(MgKernels *known)
 /* 1 if there is a kernel for an overload of one of these operators of torch's own ("add"). */
 int mg_kernels_has(const char *const *names, int count);
 
+/* How many of torch's own operators have a kernel of the program's for tensors in the CPU's memory; whether this one does. */
+int mg_kernels_count(void);
+int mg_kernels_replaces(const char *name);
+
 #endif

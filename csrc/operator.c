@@ -9,6 +9,7 @@
 #include "operator.h"
 
 #include "aside.h"
+#include "kernels.h"
 #include "kinds.h"
 #include "world.h"
 #include "worldbase.h"
@@ -75,10 +76,26 @@ check_known(MgCapture *capture, PyObject *known)
     return MG_OK;
 }
 
+/* 1 if a program has given an operator of torch's own, which a function or method is named for, another kernel. */
+static int
+is_replaced(PyObject *target)
+{
+    PyObject *name = PyUnicode_Check(target) ? Py_NewRef(target) : mg_aside_getattr(target, MG_STRING("__name__"));
+    const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8(name);
+    int found =
+        text == NULL || mg_kernels_replaces(text) || (strcmp(text, "truediv") == 0 && mg_kernels_replaces("div"));
+    Py_XDECREF(name);
+    mg_error_clear();
+    return found;
+}
+
 int
 mg_operator_check(MgCapture *capture, PyObject *target)
 {
     static PyObject *ask; /* strong */
+    if (MG_UNLIKELY(mg_kernels_count() > 0) && capture->can_break && is_replaced(target)) {
+        return mg_capture_abort(capture, MG_REASON_SKIPPED_CALL, "an operator that was given another kernel");
+    }
     if (!mg_kinds_has(MG_SET_RECORDED, Py_TYPE(target)) || PyType_Check(target)) {
         return 0;
     }

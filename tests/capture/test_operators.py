@@ -231,8 +231,23 @@ def gradients(x):
     return x.grad, list(LOG)
 
 
+def replaced(x):
+    runs = [0]
+
+    def another(*args):
+        runs[0] += 1
+        return args[0].clone()
+
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("aten::sum", another, "CPU")
+        library.impl("aten::sin", another, "CPU")
+        y = torch.sum(x)
+        found = [runs[0], y.shape, x.sum(), runs[0], x.sin() + torch.ops.aten.sin(x), runs[0]]
+    return y, found, torch.sum(x), x.sin(), runs[0]
+
+
 PROGRAMS: list[Callable[[torch.Tensor], Any]] = [
-    handled, deleted, written_before, written_after, read_around, states, gradients,
+    replaced, handled, deleted, written_before, written_after, read_around, states, gradients,
     lambda x: (ops.explicit(x), list(LOG)),
     lambda x: (ops.explicit.default(ops.explicit(x)), len(LOG)),
     lambda x: (ops.implicit(x), list(LOG)),
