@@ -248,7 +248,7 @@ kind_of(PyObject *object, MgSource *source)
     if (is_value(object)) {
         return MG_KIND_VALUE;
     }
-    if (source != NULL && source->kind == MG_SOURCE_LOCAL && mg_is_partial(object)) {
+    if (source != NULL && source->kind == MG_SOURCE_LOCAL && (mg_is_partial(object) || type == &PyBaseObject_Type)) {
         return MG_KIND_INSTANCE; /* it may be a new one at each call, too */
     }
     if (type == &PyBaseObject_Type || mg_rules_is_constant_type(type)) {

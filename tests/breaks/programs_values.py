@@ -20,6 +20,16 @@ def f(x):
     except ValueError as e:
         return x + 1, str(e)
     return x
+### a plain object that is made anew for each call
+S = object()
+def f(x):
+    o = object()
+    print("made")
+    return x + 1, o is S, [o].count(o)
+---
+f(X)
+f(X)
+f(X)
 ### print first
 def f(x):
     print("start")

@@ -292,7 +292,9 @@ class Side:
 
     number = 0
 
-    def __init__(self, text: str, compile: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self, text: str, compile: Callable[[Any], Any] | None, called: Iterable[str] = ("f",)
+    ) -> None:
         # the same name on both sides: it shows in reprs
         self.space: dict[str, Any] = {"__name__": "program"}
         self.hooks = torch.utils.hooks.RemovableHandle.next_id = 0
@@ -305,7 +307,9 @@ class Side:
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         exec(compile_text(text, filename), self.space)
         self.hooks, self.dtype = torch.utils.hooks.RemovableHandle.next_id, torch.get_default_dtype()
-        self.local: dict[str, Any] = {"f": compile(self.space["f"])} if compile is not None else {}
+        self.local: dict[str, Any] = {}
+        if compile is not None:
+            self.local = {name: compile(self.space[name]) for name in called}
         self.around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     def step(self, text: str) -> tuple[Any, ...]:
@@ -393,9 +397,11 @@ def run(
 
     def core(function: Any) -> Any:
         compiled.append(_core.Compiled(function, None, failed, None, limit, fullgraph=fullgraph))
-        return compiled[0]
+        return compiled[-1]
 
-    eager, captured = Side(text, None), Side(text, compile or core)
+    steps = list(steps)
+    others = {step[0] for step in steps if re.match(r"[ghk]\(X", step)}  # functions that steps call as they call f
+    eager, captured = Side(text, None), Side(text, compile or core, ("f", *sorted(others)))
     for number, step in enumerate(steps):
         expected = eager.step(step)
         before()

@@ -67,6 +67,26 @@ f(X, a, b)
 (lambda r: (r[0] is a, r[1] is b))(g(X, a, b))
 (lambda r: (r[0] is b, r[1] is a))(g(X, b, a))
 (lambda r: (r[0] is b, r[1] is b))(g(X, b, b))
+### plain objects that are passed
+S = object()
+T = object()
+names = {S: "s"}
+def f(x, o): return x + (o is S), o, o is not T, o == S, o in [T, S], [T, o].index(o)
+def g(x, o): return x * 2, names.get(o), hash(o) == hash(S), isinstance(o, object), type(o) is object
+def h(x, o, p): return x + 1, o is p, {o: 1, p: 2}, len({o, p})
+def shown(r): return r[0], r[1] is S, r[2:]
+def sizes(r): return r[0], r[1], len(r[2]), r[3]
+---
+shown(f(X, S))
+shown(f(X, T))
+shown(f(X, object()))
+shown(f(X, S))
+g(X, S)
+g(X, T)
+g(X, S)
+sizes(h(X, S, T))
+sizes(h(X, S, S))
+sizes(h(X, T, S))
 ### slices and ranges that are passed
 def f(x, s, r): return x[s] + sum(r), s, r, [s, r]
 ---
@@ -498,18 +518,18 @@ d, s, dd, od, c = {}, set(), collections.defaultdict(list), collections.OrderedD
 def f(x):
     d[x] = 1; s.add(x); dd[x].append(2); od[x] = 3; c[x] += 1
     return x + 1
-def g(x): return x in d, x in s, x in dd, x in od, x in c, len(d), len(s), len(dd), len(c)
+def look(x): return x in d, x in s, x in dd, x in od, x in c, len(d), len(s), len(dd), len(c)
 def clear():
     for each in d, s, dd, od, c: each.clear()
 ---
 f(X)
-g(X)
+look(X)
 clear()
 f(Y)
-g(Y)
+look(Y)
 clear()
 f(Z)
-g(Z)
+look(Z)
 """)
 
 NOT_CAPTURED = {
