@@ -202,7 +202,6 @@ struct MgCapture {
     int asks_leaves;      /* it may matter which tensors are leaves */
     int named;            /* a text with the name of a type or a function in it may have been made */
     int parameters;       /* a parameter was met */
-    int has_nan;          /* a NaN was met outside of the root frame */
     const MgTable *metas; /* borrowed: metadata that tensors from outside had before a graph ran; or NULL */
     MgCapture *outer;     /* borrowed: of a trial, the capture that wants to know what a function does; see answer.c */
 

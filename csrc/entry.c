@@ -795,7 +795,7 @@ static int
 has_own_identity(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
-    return PyFunction_Check(object) ||
+    return PyFunction_Check(object) || type == &PyBaseObject_Type ||
            (mg_is_heap_type(type) && !PyType_Check(object) && !mg_rules_is_constant_type(type));
 }
 

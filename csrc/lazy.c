@@ -18,8 +18,8 @@ struct MgLazy {
 int
 mg_lazy_fits(PyObject *value)
 {
-    /* there is only one empty string */
-    return PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+    /* there is only one empty string, and containers find a NaN by its identity */
+    return PyLong_CheckExact(value) || (PyFloat_CheckExact(value) && !mg_is_nan(value)) ||
            (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) > 0);
 }
 
@@ -27,9 +27,6 @@ mg_lazy_fits(PyObject *value)
 static PyObject *
 copy_of(PyObject *value)
 {
-    if (mg_is_nan(value)) { /* it would be equal to nothing */
-        return Py_NewRef(value);
-    }
     if (PyFloat_CheckExact(value)) {
         return PyFloat_FromDouble(PyFloat_AS_DOUBLE(value));
     }
@@ -59,13 +56,6 @@ find(const MgCapture *capture, PyObject *value)
 PyObject *
 mg_lazy_new(MgCapture *capture, PyObject *value, MgSource *source)
 {
-    MgLazy *same = find(capture, value); /* a NaN that is there twice */
-    if (same != NULL && mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, same->source) < 0) {
-        return NULL;
-    }
-    if (capture->has_nan && mg_is_nan(value) && mg_capture_guard(capture, MG_GUARD_IDENTITY, source, value) < 0) {
-        return NULL;
-    }
     MgLazy *grown = PyMem_Realloc(capture->lazy, sizeof(MgLazy) * (size_t)(capture->lazy_count + 1));
     if (grown == NULL) {
         return PyErr_NoMemory();
@@ -233,15 +223,10 @@ mg_lazy_use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opcode, 
 int
 mg_lazy_guard(MgCapture *capture, long stopped)
 {
-    int nans = capture->has_nan;
-    for (int i = 0; i < capture->lazy_count; i++) {
-        nans += capture->lazy[i].used > 0 && mg_is_nan(capture->lazy[i].value);
-    }
     for (int i = 0; i < capture->lazy_count; i++) {
         MgLazy *lazy = &capture->lazy[i];
-        /* containers find a NaN by its identity: that counts where another is met */
-        MgGuardKind kind = nans > 1 && mg_is_nan(lazy->value) ? MG_GUARD_IDENTITY : MG_GUARD_VALUE;
-        if (lazy->used > 0 && lazy->used != stopped && mg_capture_guard(capture, kind, lazy->source, lazy->value) < 0) {
+        if (lazy->used > 0 && lazy->used != stopped &&
+            mg_capture_guard(capture, MG_GUARD_VALUE, lazy->source, lazy->value) < 0) {
             return MG_ERR;
         }
     }

@@ -504,11 +504,9 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
     }
     else if (mg_is_plain_value(object) || Py_TYPE(object) == mg_torch.device ||
              mg_rules_is_value_type(Py_TYPE(object))) {
-        int nan = mg_is_nan(object); /* containers find one by its identity */
-        MgSource *lazy = nan ? mg_lazy_source(capture, object) : NULL;
-        capture->has_nan |= nan;
-        if ((lazy != NULL && mg_capture_guard(capture, MG_GUARD_IDENTITY, lazy, object) < 0) ||
-            mg_capture_guard(capture, nan ? MG_GUARD_IDENTITY : MG_GUARD_VALUE, source, object) < 0) {
+        /* containers find a NaN by its identity */
+        MgGuardKind kind = mg_is_nan(object) ? MG_GUARD_IDENTITY : MG_GUARD_VALUE;
+        if (mg_capture_guard(capture, kind, source, object) < 0) {
             return NULL;
         }
         view = Py_NewRef(object);

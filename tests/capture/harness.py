@@ -400,7 +400,9 @@ def run(
         return compiled[-1]
 
     steps = list(steps)
-    others = {step[0] for step in steps if re.match(r"[ghk]\(X", step)}  # functions that steps call as they call f
+    others = {
+        step[0] for step in steps if re.match(r"[ghk]\(X", step)
+    }  # functions that steps call as they call f
     eager, captured = Side(text, None), Side(text, compile or core, ("f", *sorted(others)))
     for number, step in enumerate(steps):
         expected = eager.step(step)

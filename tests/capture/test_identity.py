@@ -17,10 +17,8 @@ f(Y) is Y
 a, b = int("1000"), int("1000")
 s, t = "abc def", "".join(["abc", " def"])
 SENTINEL = "no value given"
-d = {"k": s}
 def f(x, n, m): return x + 1, n is m, n is not m
 def g(x, o): return x * 5 if o is SENTINEL else x + 1
-def h(x, n): return x + (n is s), d["k"] is s
 ---
 f(X, a, a)
 f(X, a, b)
@@ -32,10 +30,15 @@ f(X, 1.5, float("1.5"))
 g(X, SENTINEL)
 g(X, "".join(["no value", " given"]))
 g(X, SENTINEL)
-h(X, s)
-h(X, t)
+### strings in a dict that are one object or two
+s, t = "abc def", "".join(["abc", " def"])
+d = {"k": s}
+def f(x, n): return x + (n is s), d["k"] is s
+---
+f(X, s)
+f(X, t)
 d.update(k=t)
-h(X, s)
+f(X, s)
 ### a NaN is found by its identity
 nan = float("nan")
 other = float("nan")
@@ -56,6 +59,15 @@ f(X, nan)
 f(X, other)
 nan, other = other, nan
 g(X)
+### a NaN among the keys of a dict
+nan = float("nan")
+d = {nan: 1}
+def f(x, n): return x + d.get(n, 5)
+---
+f(X, nan)
+f(X, float("nan"))
+f(X, nan)
+f(X, 1.5)
 ### NaNs that are passed on
 def f(x, n, m): return x + 1, n, m, n is m
 def g(x, n, m): return [n, m, x * 2]
