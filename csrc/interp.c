@@ -426,7 +426,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     OP(POP_TOP) {
         if (MG_UNLIKELY(capture != NULL)) {
-            STOP_IF(mg_finalizer_let_go(capture, frame, (int)(sp - locals) - 1) < 0);
+            int held = mg_finalizer_let_go(capture, frame, (int)(sp - locals) - 1);
+            STOP_IF(held < 0);
+            ERROR_IF(held < 0);
         }
         PyObject *value = POP();
         Py_DECREF(value);
@@ -478,7 +480,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     OP(STORE_FAST) {
         PyObject *old = locals[oparg];
         if (MG_UNLIKELY(capture != NULL)) {
-            STOP_IF(mg_finalizer_let_go(capture, frame, oparg) < 0);
+            int held = mg_finalizer_let_go(capture, frame, oparg);
+            STOP_IF(held < 0);
+            ERROR_IF(held < 0);
             mg_record_name(capture, TOP(), PyTuple_GET_ITEM(code->co_localsplusnames, oparg));
         }
         locals[oparg] = POP();
@@ -491,7 +495,9 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
         if (MG_UNLIKELY(old == NULL)) {
             goto unbound_local;
         }
-        STOP_IF(capture != NULL && mg_finalizer_let_go(capture, frame, oparg) < 0);
+        int held = capture == NULL ? 0 : mg_finalizer_let_go(capture, frame, oparg);
+        STOP_IF(held < 0);
+        ERROR_IF(held < 0);
         locals[oparg] = NULL;
         Py_DECREF(old);
         DISPATCH();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -151,43 +152,67 @@ def version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
-class _Collector:
-    """Takes the warnings of one thread, whatever the filters say; those of others go their way."""
+class _Here(threading.local):
+    """Where the warnings of this thread go: a list, or None for where they always go."""
 
-    def __init__(self) -> None:
-        self.thread = threading.get_ident()
-        self.caught: list[Any] = []
-        self.show = warnings._showwarnmsg  # type: ignore[attr-defined]
+    caught: list[Any] | None = None
+
+
+_here = _Here()
+_show: Any = warnings._showwarnmsg  # type: ignore[attr-defined]
+"""What shows the warnings that nobody collects."""
+
+
+def _collecting() -> list[Any] | None:
+    """The list that warnings of this thread go to now, or None: an interrupt may have kept `propagate` from its end."""
+    caught, frame = _here.caught, sys._getframe()
+    while caught is not None and frame.f_code is not propagate.__code__:
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return caught
+
+
+def _take(message: Any) -> None:
+    """In place of what shows a warning."""
+    caught = _collecting()
+    if caught is None:
+        _show(message)
+    else:
+        caught.append(message)
+
+
+class _Always:
+    """As the pattern for the text of a warning in a filter: it fits those that are collected."""
 
     def match(self, _: str) -> bool:
-        """As the pattern for the text of a warning in a filter."""
-        return threading.get_ident() == self.thread
-
-    def take(self, message: Any) -> None:
-        """In place of what shows a warning."""
-        if threading.get_ident() == self.thread:
-            self.caught.append(message)
-        else:
-            self.show(message)
+        return _collecting() is not None
 
 
-@contextlib.contextmanager
-def _caught_warnings() -> Iterator[list[Any]]:
+_FILTER: Any = ("always", _Always(), Warning, None, 0)
+
+
+class _CaughtWarnings:
     """Collects the warnings of this thread and shows none. Without `warnings.catch_warnings`, which has Python forget
-    what it has shown once already, and is the whole process's."""
-    collector = _Collector()
-    filters: Any = warnings.filters
-    entry = ("always", collector, Warning, None, 0)
-    try:
-        filters.insert(
-            0, entry
-        )  # in the list that is there: other threads may change it, or put another in its place
-        warnings._showwarnmsg = collector.take  # type: ignore[attr-defined]
-        yield collector.caught
-    finally:
+    what it has shown once already, and is the whole process's. What an interrupt leaves behind has no effect."""
+
+    def __enter__(self) -> list[Any]:
+        global _show
+        self.outer, self.filters, caught = _here.caught, warnings.filters, list[Any]()
+        if warnings._showwarnmsg is not _take:  # type: ignore[attr-defined]
+            _show = warnings._showwarnmsg  # type: ignore[attr-defined]
+            warnings._showwarnmsg = _take  # type: ignore[attr-defined]
+        # in the list that is there: other threads may change it, or put another in its place
+        self.filters.insert(0, _FILTER)  # type: ignore[attr-defined]
+        _here.caught = caught
+        return caught
+
+    def __exit__(self, *_: object) -> None:
+        _here.caught = self.outer
         with contextlib.suppress(ValueError):  # somebody has removed all filters
-            filters.remove(entry)
-        warnings._showwarnmsg = collector.show  # type: ignore[attr-defined]
+            self.filters.remove(_FILTER)  # type: ignore[attr-defined]
+        if self.outer is None and warnings._showwarnmsg is _take:  # type: ignore[attr-defined]
+            warnings._showwarnmsg = _show  # type: ignore[attr-defined]
 
 
 def _is_resized(before: list[Any], fakes: list[torch.Tensor], out: list[torch.Tensor]) -> bool:
@@ -309,7 +334,7 @@ def propagate(
     was_quiet = quiet.on
     try:
         quiet.on = True
-        with _caught_warnings() as caught:
+        with _CaughtWarnings() as caught:
             outcome = _propagate(kind, target, args, kwargs or {}, inputs)
         if caught and isinstance(outcome, tuple):
             outcome = _with_warnings(caught, outcome, kind, target, args, kwargs or {}, inputs)
@@ -338,7 +363,7 @@ def _are_warnings_seen() -> bool:
 def _with_warnings(caught: list[Any], outcome: Any, *operation: Any) -> Any:
     """The outcome of an operation that has warned. If it does so each time, so it does when the graph runs; but where
     somebody may look for the warning the graph ends before it. What is said once in a process is said now."""
-    with _caught_warnings() as again:
+    with _CaughtWarnings() as again:
         _propagate(*operation)
     if again:
         return f"?a warning: {again[0].message}" if _are_warnings_seen() else outcome
