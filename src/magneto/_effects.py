@@ -44,11 +44,15 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, (tuple, list)) else []
 
 
-_KEYS = tuple(name for name in torch._C.DispatchKey.__members__ if name != "Meta")
+# Keys whose kernels may run for a graph: not those of tensors without data, nor of the wrappers of transforms, for
+# which torch registers kernels of its own.
+_KEYS = tuple(
+    name for name in torch._C.DispatchKey.__members__ if name != "Meta" and not name.startswith("FuncTorch")
+)
 
 
 def _is_replaced(name: str) -> bool:
-    """Whether Python code has registered a kernel for an operator, other than for tensors without data."""
+    """Whether Python code has registered a kernel for an operator that may run for a graph."""
     return any(f"{name}/{key}" in torch.library._impls for key in _KEYS)
 
 
