@@ -78,6 +78,7 @@ typedef struct {
     MgRecord *record; /* of the container; borrowed */
     PyObject *item;   /* strong */
     Py_ssize_t count; /* how often the shadow has it */
+    uint64_t tag;     /* version of the shadow, a dict, when that was counted; 0 if it is another container */
 } MgWatch;
 
 typedef struct {

@@ -247,7 +247,7 @@ add_watch(MgCapture *capture, MgRecord *record, PyObject *item, Py_ssize_t count
         return MG_ERR;
     }
     capture->watches = watches;
-    watches[capture->watch_count++] = (MgWatch){record, Py_NewRef(item), count};
+    watches[capture->watch_count++] = (MgWatch){record, Py_NewRef(item), count, 0};
     return MG_OK;
 }
 
@@ -425,6 +425,14 @@ mg_finalizer_check(MgCapture *capture, MgFrame *frame, PyObject **sp, int argume
     }
     for (int i = 0; i < capture->watch_count; i++) {
         MgWatch *watch = &capture->watches[i];
+        PyObject *shadow = watch->record == NULL ? NULL : watch->record->view;
+        if (shadow != NULL && PyDict_Check(shadow)) {
+            uint64_t tag = ((PyDictObject *)shadow)->ma_version_tag;
+            if (tag == watch->tag) {
+                continue;
+            }
+            watch->tag = tag;
+        }
         Py_ssize_t count = watch->record == NULL ? count_frames(capture, frame, sp, watch->item)
                                                  : occurrences(watch->record->view, in_shadow(capture, watch->item));
         for (; watch->count > count; watch->count--) {
