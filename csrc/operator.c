@@ -14,7 +14,7 @@
 #include "world.h"
 #include "worldbase.h"
 
-/* MG_ERR if captured code has read the global of this name, or (`written`) written to it. */
+/* MG_ERR if captured code has written to the global of this name, or (`read`) read it. */
 static int
 check_name(MgCapture *capture, const MgRecord *globals, PyObject *name, int read)
 {
