@@ -11,7 +11,7 @@ PY      := $(VENV)/bin/python
 VARIANT ?= release
 SITE     = $(ROOT)/build/$(VARIANT)/site
 
-# Arguments of your own: make test-unit ARGS='-k generators' or ARGS=tests/call, make conformance ARGS='test_dict test_set'.
+# Arguments of your own: make test-unit ARGS='-k generators' or ARGS=tests/guard, make conformance ARGS='test_dict test_set'.
 ARGS    ?=
 # How long `make stress` runs, and where its random tests start: another place each time.
 MINUTES ?= 30
@@ -41,10 +41,10 @@ ASAN_STACK = ulimit -s 131072 2>/dev/null || ulimit -s hard 2>/dev/null || true
 ASAN_MODULES = test_grammar test_generators test_coroutines test_asyncgen test_patma test_except_star test_exceptions \
 	test_raise test_with test_contextlib test_scope test_super test_call test_extcall test_unpack_ex test_fstring
 
-C_FILES = $(wildcard csrc/*.c csrc/*.h)
+C_FILES = $(shell find csrc -name '*.[ch]' | sort)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build dev demo test test-unit test-debug test-conformance conformance models stress fuzz oom leaks asan bench \
+.PHONY: help venv build dev package demo test test-unit test-conformance conformance models dropin stress fuzz oom leaks asan bench \
 	lint format clean distclean
 
 help: ## list the targets
@@ -74,9 +74,9 @@ define compile
 	@test "$$(cat build/$(VARIANT)/.setup 2>/dev/null)" = "$(SETUP_$(VARIANT))" || { \
 	  rm -rf build/$(VARIANT) && \
 	  meson setup build/$(VARIANT) $(SETUP_$(VARIANT)) -Dwerror=true --prefix=$(ROOT)/build/$(VARIANT)/prefix \
-	    -Dpython.platlibdir=$(SITE) -Dpython.purelibdir=$(SITE) >build-setup.log 2>&1 || \
-	  { cat build-setup.log; rm -f build-setup.log; exit 1; }; \
-	  mv build-setup.log build/$(VARIANT)/setup.log && \
+	    -Dpython.platlibdir=$(SITE) -Dpython.purelibdir=$(SITE) >build/$(VARIANT)-setup.log 2>&1 || \
+	  { cat build/$(VARIANT)-setup.log; exit 1; }; \
+	  mv build/$(VARIANT)-setup.log build/$(VARIANT)/setup.log && \
 	  echo "$(SETUP_$(VARIANT))" >build/$(VARIANT)/.setup; }
 	@ninja -C build/$(VARIANT) --quiet
 endef
@@ -95,18 +95,37 @@ dev: venv ## install editably into .venv: Python files are live, `make dev` agai
 	@find $(SITE)/magneto -type l -delete
 	@ln -s $(ROOT)/src/magneto/* $(SITE)/magneto/
 	@ln -s $(ROOT)/build/dev/_core.*.so $(SITE)/magneto/
-	@echo $(SITE) >"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/magneto-dev.pth"
+	@ln -sf $(ROOT)/src/_magneto_startup.py $(SITE)/
+	@(echo $(SITE); cat src/magneto.pth) >"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/magneto-dev.pth"
 	@cd / && $(PY) -c 'import magneto; print("magneto", magneto.__version__, "from", magneto.__path__[0])'
+
+# The wheel is built from the sdist, so that nothing is missing there. The fresh environment has torch from .venv.
+package: venv ## sdist and manylinux wheel into build/dist, installed into a fresh environment and tried there
+	@rm -rf build/dist build/fresh && mkdir -p build/dist/source
+	@$(PY) -c 'import mesonpy; mesonpy.build_sdist("build/dist")' >build/dist/sdist.log 2>&1 || { cat build/dist/sdist.log; exit 1; }
+	@tar -xf build/dist/magneto-*.tar.gz -C build/dist/source --strip-components=1
+	@cd build/dist/source && $(PY) -c 'import mesonpy; mesonpy.build_wheel("..")' >../wheel.log 2>&1 || { cat ../wheel.log; exit 1; }
+	@auditwheel repair --wheel-dir build/dist build/dist/magneto-*-linux_*.whl >build/dist/audit.log 2>&1 || { cat build/dist/audit.log; exit 1; }
+	@rm -r build/dist/source build/dist/magneto-*-linux_*.whl
+	@$(PY) -m venv --without-pip build/fresh
+	@$(PY) -m pip --python build/fresh/bin/python install --quiet --no-deps --no-index --disable-pip-version-check build/dist/*.whl
+	@$(PY) -c 'import torch; print(torch.__path__[0].removesuffix("/torch"))' >"$$(echo build/fresh/lib/python3*/site-packages)/torch.pth"
+	@cd / && env -u PYTHONPATH MAGNETO=1 $(ROOT)/build/fresh/bin/python $(ROOT)/tests/smoke.py $(ROOT)/build/fresh
+	@ls -1 build/dist/*.whl build/dist/*.tar.gz
 
 # --- running ---
 
 demo: build ## show magneto's main job at work
 	@$(RUN) examples/demo.py $(ARGS)
 
-test: ## all that a change must pass: unit tests (release and debug build) and the fast conformance subset
-	@$(MAKE) --no-print-directory test-unit VARIANT=release
-	@$(MAKE) --no-print-directory test-unit VARIANT=debug
+# Two processes at a time, each with one variant; what a process writes comes line by line, the end of each with its result.
+test: venv ## all that a change must pass: unit tests (release and debug build) and the fast conformance subset
+	@$(MAKE) --no-print-directory -j2 test-variant-release test-variant-debug
 	@$(MAKE) --no-print-directory test-conformance VARIANT=release
+	@$(MAKE) --no-print-directory package
+
+test-variant-%:
+	@$(MAKE) --no-print-directory test-unit VARIANT=$*
 
 test-unit: build ## pytest over tests/ (VARIANT=...)
 	$(RUN) -m pytest -q $(if $(filter tests/%,$(ARGS)),,tests) $(ARGS)
@@ -120,15 +139,19 @@ conformance: build ## CPython's own tests, the whole list (VARIANT=...)
 models: build ## real models, all of them (VARIANT=...)
 	MAGNETO_MODELS=all $(RUN) -m pytest -q tests/models $(ARGS)
 
+dropin: build ## programs of real libraries after magneto.install(), all of them (VARIANT=...)
+	MAGNETO_DROPIN=all $(RUN) -m pytest -q tests/dropin/test_programs.py $(ARGS)
+
 stress: VARIANT := debug
 stress: SEED := $(SEED)
 stress: build ## 5,000 random captured programs, 5,000 with breaks; hostile objects; all samples of torch's tests; random CPython tests, for MINUTES=30
-	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_PROGRAMS=5000 $(RUN) -m pytest -q tests/capture/test_random_programs.py
+	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_SIZES=5000 $(RUN) -m pytest -q tests/size
+	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_PROGRAMS=5000 $(RUN) -m pytest -q tests/programs/test_random_programs.py
 	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_BREAKS=5000 $(RUN) -m pytest -q tests/breaks/test_random.py
-	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_ALIASES=2000 $(RUN) -m pytest -q tests/capture/test_random_aliases.py
-	MAGNETO_RANDOM_SEED=$(SEED) $(RUN) -m pytest -q tests/call/test_random_changes.py
-	$(RUN) tests/capture/fuzz.py --seed $(SEED) --minutes $(MINUTES)
-	MAGNETO_SWEEP=1 $(RUN) -m pytest -q tests/capture/test_ops.py tests/capture/test_modules.py tests/capture/test_shapes.py
+	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_ALIASES=2000 $(RUN) -m pytest -q tests/programs/test_random_aliases.py
+	MAGNETO_RANDOM_SEED=$(SEED) $(RUN) -m pytest -q tests/guard/test_random_changes.py
+	$(RUN) tests/stress/fuzz.py --seed $(SEED) --minutes $(MINUTES)
+	MAGNETO_SWEEP=1 $(RUN) -m pytest -q tests/record/test_ops.py tests/record/test_modules.py tests/record/shape/test_shapes.py
 	MAGNETO_COMPARE_EVERY=1 $(RUN) -m pytest -q tests/breaks/test_programs.py
 	MAGNETO_BREAK_STEPS=40 $(RUN) -m pytest -q tests/breaks/test_everywhere.py
 	OMP_NUM_THREADS=1 $(RUN) tests/stress/soak.py --minutes $(SOAK_MINUTES) --seed $(SEED)
@@ -136,7 +159,7 @@ stress: build ## 5,000 random captured programs, 5,000 with breaks; hostile obje
 
 fuzz: SEED := $(SEED)
 fuzz: build ## programs with hostile objects, for MINUTES=30, plain and with breaks; VARIANT=debug or asan
-	$(if $(filter asan,$(VARIANT)),$(ASAN_STACK); $(ASAN_ENV)) $(RUN) tests/capture/fuzz.py --seed $(SEED) --minutes $(MINUTES) $(ARGS)
+	$(if $(filter asan,$(VARIANT)),$(ASAN_STACK); $(ASAN_ENV)) $(RUN) tests/stress/fuzz.py --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
 oom: VARIANT := debug
 oom: build ## let each allocation of the core fail in turn, in the programs of the tests (ARGS='--part 1/8', '--new')
@@ -161,8 +184,8 @@ lint: build ## ruff, mypy --strict, clang-format; clang-tidy and cppcheck where 
 	mypy
 	clang-format --dry-run -Werror $(C_FILES)
 	@if command -v clang-tidy >/dev/null; then \
-	  echo "clang-tidy csrc/*.c"; \
-	  clang-tidy --quiet -p build/$(VARIANT) --extra-arg=-Wno-unknown-warning-option csrc/*.c 2>/dev/null; \
+	  echo "clang-tidy csrc"; \
+	  clang-tidy --quiet -p build/$(VARIANT) --extra-arg=-Wno-unknown-warning-option $(filter %.c,$(C_FILES)) 2>/dev/null; \
 	else echo "clang-tidy is not installed: left out"; fi
 	@if command -v cppcheck >/dev/null; then \
 	  echo "cppcheck csrc"; \

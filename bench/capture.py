@@ -276,25 +276,14 @@ def table(
 
 # ---- where the time goes ----
 
-_PARTS = {
-    "interpreter": "interp ops except check hook match trace cpython311",
-    "world (reads, guards, shadows)": "world attribute source shadow alias capture table answer lazy wrapper route "
-    "registry",
-    "rules (calls)": "rules",
-    "recording, propagation": "record shape shapelayout shape_pointwise shape_view shape_make shape_reduce shape_layer "
-    "shape_index symbol",
-    "twins, metadata": "twin torchabi layout",
-    "entry (plan, graph, guard program)": "entry plan guard fast exit callable stance",
-}
-
 
 def _functions() -> dict[str, str]:
-    """The part that each function of the C sources belongs to."""
-    parts = {file: part for part, files in _PARTS.items() for file in files.split()}
+    """The folder that each function of the C sources is in."""
+    sources = Path(__file__).parent.parent / "csrc"
     found: dict[str, str] = {}
-    for path in (Path(__file__).parent.parent / "csrc").glob("*.c"):
+    for path in sources.glob("**/*.c"):
         for name in re.findall(r"^(\w+)\(", path.read_text(), re.MULTILINE):
-            found.setdefault(name, parts.get(path.stem, path.stem))
+            found.setdefault(name, path.relative_to(sources).parts[0])
     return found
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,16 @@ if SITE is not None and not Path(magneto.__file__).is_relative_to(SITE):
 
 def pytest_report_header() -> list[str]:
     return [f"magneto: {magneto.__version__} in {Path(magneto.__file__).parent}, checks: {_core.checks}"]
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Have nobody read torch's trace but those tests that say so: pytest listens to all logs that don't propagate."""
+    trace = logging.getLogger("torch.__trace")
+    ours = [handler for handler in trace.handlers if type(handler).__module__ == "_pytest.logging"]
+    for handler in ours:
+        trace.removeHandler(handler)
+    return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,22 @@ def test_import_is_light(run_python):
         "import sys, magneto; print(*(m for m in ('torch', 'sympy', 'numpy') if m in sys.modules))"
     )
     assert (done.returncode, done.stdout.strip()) == (0, "")
+
+
+@pytest.mark.no_leak_hunt("runs in a process of its own")
+def test_a_build_without_a_compiler_says_what_to_install(root, tmp_path):
+    command = [
+        sys.executable,
+        "-c",
+        "import sys, mesonbuild.mesonmain as meson; sys.exit(meson.main())",
+        "setup",
+        str(tmp_path),
+        str(root),
+    ]
+    env = {**os.environ, "CC": str(tmp_path / "none")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    assert done.returncode != 0
+    assert "no C compiler was found. Install gcc or clang" in done.stdout
 
 
 def test_version_is_the_builds(root):

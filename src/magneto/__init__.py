@@ -44,6 +44,7 @@ from magneto._control import (  # noqa: E402
     substitute_in_graph,
 )
 from magneto._counters import counters  # noqa: E402
+from magneto._install import install, uninstall  # noqa: E402
 from magneto._profile import profile  # noqa: E402
 from magneto._report import cache_entries, explain  # noqa: E402
 
@@ -67,6 +68,7 @@ __all__ = [
     "explain",
     "forbid_in_graph",
     "graph_break",
+    "install",
     "is_compiling",
     "list_backends",
     "mark_dynamic",
@@ -79,6 +81,7 @@ __all__ = [
     "set_stance",
     "skip",
     "substitute_in_graph",
+    "uninstall",
 ]
 
 __version__ = "0.1.0.dev0"

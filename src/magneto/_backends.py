@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import inspect
 import logging
 import random
 import re
@@ -15,24 +15,19 @@ from typing import Any
 import torch
 from torch import fx
 from torch._guards import (
-    CompileContext,
-    CompileId,
     DuplicateInputs,
     StorageOverlap,
     TracingContext,
-    compile_context,
     tracing,
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from magneto import _control, _core, _graph, _locks, _logs, exc
+from magneto import _control, _core, _debug, _graph, _hints, _imports, _locks, _logs, _session, exc
 from magneto._config import config
 
 log = logging.getLogger("magneto")
 
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
-
-_numbers = itertools.count()
 
 
 def find(
@@ -40,15 +35,26 @@ def find(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     dynamic: bool | None = None,
+    *,
+    name: str | None = None,
+    use_aoti: bool = False,
 ) -> Backend | None:
     """The backend of this name, with its options; None for the core's own replay of the graph."""
-    if mode is not None and options is not None:
-        raise RuntimeError("give either mode or options, not both")
-    if backend == "eager":
+    if backend == "eager" and not _debug.is_asked():
+        if mode not in (None, "default") or options:
+            _logs.say(
+                log, logging.WARNING, "the backend 'eager' has no use for %s=%r: it has no effect",
+                "mode" if mode else "options", mode if mode else options,
+            )  # fmt: skip
         return None
     if backend == "inductor":
-        wrapper: Any = torch._TorchCompileInductorWrapper
-        return wrapper(mode, options, dynamic)  # type: ignore[no-any-return]
+        wrapper: Any = (
+            torch._TorchCompileAOTInductorWrapper if use_aoti else torch._TorchCompileInductorWrapper
+        )
+        try:
+            return wrapper(mode, options, dynamic, name)  # type: ignore[no-any-return]
+        except RuntimeError as error:
+            raise _wrong_option(error, mode, options) from None
     if isinstance(backend, str):
         return _Named(backend, _look_up(backend), mode, options)
     if not callable(backend):
@@ -58,6 +64,41 @@ def find(
     return _Named(exc.name_of(backend), backend, mode, options)
 
 
+_imports.when_imported("torch._dynamo.exc", exc.join_torch)  # before anything can be raised
+
+
+def _wrong_option(error: RuntimeError, mode: str | None, options: dict[str, Any] | None) -> RuntimeError:
+    """What inductor says of a wrong mode or option; in place of all its names the one that was meant."""
+    from torch._inductor import list_mode_options, list_options
+
+    text = str(error)
+    if mode is not None and "mode" in text:
+        return RuntimeError(f"{text}{_hints.did_you_mean(mode, list_mode_options())}")
+    names = list_options()
+    wrong = [name for name in options or () if name.replace("-", "_") not in names]
+    if not wrong:
+        return error
+    near = _hints.did_you_mean(wrong[0], names) or "; torch._inductor.list_options() lists them all"
+    return RuntimeError(f"inductor has no option {wrong[0]!r}{near}")
+
+
+def _note(backend: Any, module: fx.GraphModule, function: Any) -> str:
+    """Of which lines the graph is that a backend could not compile, and how backends are called."""
+    text = ""
+    try:
+        inspect.signature(getattr(backend, "compiler_fn", backend)).bind(None, None)
+    except TypeError:
+        text = "A backend is called as backend(graph_module, example_inputs), and returns a callable.\n"
+    except ValueError:  # it has no signature
+        pass
+    stacks = [node.stack_trace for node in module.graph.nodes if node.stack_trace]
+    return (
+        f"{text}The graph is of {exc.name_of(function)}, and begins at\n{stacks[0].rstrip()}\n\n"
+        if stacks
+        else text
+    )
+
+
 def _look_up(name: str) -> Backend:
     from torch._dynamo.backends import registry
     from torch._dynamo.exc import InvalidBackend
@@ -65,7 +106,7 @@ def _look_up(name: str) -> Backend:
     try:
         return registry.lookup_backend(name)
     except InvalidBackend:
-        raise exc.InvalidBackend(name) from None
+        raise exc.InvalidBackend(name, list_backends(None)) from None
 
 
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
@@ -128,18 +169,22 @@ class Compiler:
         symbols = entry.symbols
         shapes = ShapeEnv(assume_static_by_default=True) if symbols is None else symbols.shape_env
         module, inputs = _graph.build(
-            entry, FakeTensorMode(shape_env=shapes), lazy=True, function=self.function
+            entry, FakeTensorMode(shape_env=shapes), lazy=config.use_lazy_graph_module, function=self.function
         )
         if all("example_value" not in node.meta for node in module.graph.nodes):
             return None  # it only changes torch's state: nothing for a backend either
-        number = CompileId(frame_id=next(_numbers), frame_compile_id=0)
-        module.meta["dynamo_compile_id"] = number
-        module.meta["backend_id"] = f"__compiled_fn_{number.frame_id}"
+        session = _session.current()
+        number = None if session is None else session.id
+        if session is not None:
+            session.graph = module
+            module.meta["dynamo_compile_id"] = session.id
+            module.meta["backend_id"] = f"__compiled_fn_{str(session.id).replace('/', '_')}"
         module.compile_subgraph_reason = None  # type: ignore[assignment]
         if self.seen is not None:
             self.seen(module)
         # a mode of its own for the backend: the graph's example values may have been changed by its operations
         context = TracingContext(FakeTensorMode(shape_env=shapes))
+        context.traced_code.extend(entry.codes or ())
         for node, tensor in zip(module.graph.nodes, inputs, strict=False):  # the placeholders come first
             context.tensor_to_context[tensor] = _static_shape(tensor, node._dynamo_source)
         try:
@@ -147,15 +192,17 @@ class Compiler:
                 _locks.compile_lock(),
                 _kept_state(entry),
                 _no_restart(inputs),
-                compile_context(CompileContext(number)),
+                contextlib.nullcontext() if session is None else session.backend(),
+                torch.compiler._compile_session_context(),
                 tracing(context),
             ):
-                compiled = self._chosen()(module, inputs)
+                compiled = _debug.wrap(self._chosen(), number)(module, inputs)
             if not callable(compiled):
-                raise TypeError(f"a backend must give a callable, and this one gave {compiled!r}")
+                raise TypeError(f"a backend must return a callable, and this one returned {compiled!r}")
         except Exception as error:
             if not config.suppress_errors:
-                raise exc.BackendCompilerFailed(self.backend, error) from error
+                note = _note(self.backend, module, self.function)
+                raise exc.BackendCompilerFailed(self.backend, error, note) from error
             _logs.say(
                 log, logging.WARNING, "the backend %r failed, and its graph runs without it: %s",
                 exc.name_of(self.backend), error, exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
@@ -176,6 +223,8 @@ def _let_go(context: TracingContext, module: fx.GraphModule) -> None:
         argument = node.meta.get("grapharg")
         if argument is not None:
             argument.erase()  # as TorchDynamo does
+    if config.invalidate_compile_context_weakrefs is False:
+        return
     context.tensor_to_context.clear()
     if context.fake_mode is not None:
         describer = context.fake_mode.fake_tensor_converter.meta_converter.describer

@@ -6,12 +6,14 @@ import copyreg
 import functools
 import inspect
 import os
+import sys
 import types
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from magneto import _control, _core, exc
+from magneto import _control, _core, _hints, exc
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -26,26 +28,42 @@ class Settings:
         *,
         fullgraph: bool = False,
         dynamic: bool | None = None,
-        backend: Any = "inductor",
+        backend: Any = None,
         mode: str | None = None,
         options: dict[str, Any] | None = None,
+        name: str | None = None,
+        recompile_limit: int | None = None,
+        isolate_recompiles: bool = False,
+        shapes_spec: Any = None,
     ) -> None:
+        if mode is not None and options is not None:
+            raise RuntimeError("give either mode or options, not both")
+        options = dict(options) if isinstance(options, dict) else options
         self.fullgraph = fullgraph
         self.dynamic = dynamic
-        self.backend = backend
+        self.guard_filter_fn = options.pop("guard_filter_fn", None) if options else None
+        self.use_aoti = bool(options.pop("use_aoti", False)) if options else False
+        self.backend = _backend_now(backend)
         self.mode = mode
         self.options = options
+        self.name = name
+        self.recompile_limit = recompile_limit
+        self.isolate_recompiles = isolate_recompiles
+        self.shapes_spec = shapes_spec
+        _check_shapes(dynamic, shapes_spec)
         self.find()
 
     def find(self) -> Any:
         """The backend; raises if there is none of this name, or if it does not take the mode or options."""
         from magneto import _backends
 
-        return _backends.find(self.backend, self.mode, self.options, self.dynamic)
+        return _backends.find(
+            self.backend, self.mode, self.options, self.dynamic, name=self.name, use_aoti=self.use_aoti
+        )
 
     def make(self, function: Callable[..., Any], name: str | None = None, seen: Any = None) -> _core.Compiled:
         """A compiled callable for something that has a Python frame."""
-        from magneto import _backends, _events
+        from magneto import _backends, _events, _filter
         from magneto import _runtime as _runtime  # sets the core up
 
         backend = self.find()
@@ -54,15 +72,105 @@ class Settings:
         compiled = _core.Compiled(
             function,
             compiler,
-            observer.failed,
+            observer.stopped,
             observer.missed,
             captured=observer.captured,
             fullgraph=self.fullgraph,
-            stopped=observer.stopped,
+            limit=-1 if self.recompile_limit is None else self.recompile_limit,
+            started=observer.started,
+            ended=observer.ended,
+            filter=functools.partial(_filter.chosen, self.guard_filter_fn),
         )
         compiled.breaks = not self.fullgraph
         _made.add(compiled)
         return compiled
+
+    def __call__(self, model: Any) -> Any:
+        """A function, module or class, compiled in this way."""
+        import torch
+
+        model = _control.innermost(model)
+        if isinstance(model, torch.nn.Module):
+            from magneto._module import OptimizedModule
+
+            if isinstance(model, torch.jit.ScriptModule):
+                return model
+            return OptimizedModule(getattr(model, "_orig_mod", model), self)
+        if isinstance(model, type):
+            return self._compile_class(model)
+        if isinstance(model, _core.Compiled):
+            model = getattr(model, "__wrapped__", model.function)
+        compiled = self.make(with_frame(model), exc.name_of(model))
+        compiled.is_object = inspect.ismethod(compiled.function) and not inspect.ismethod(model)
+        compiled.plain = inspect.isfunction(model) and bool(getattr(model, "_torchdynamo_disable", False))
+        functools.update_wrapper(compiled, model)
+        compiled._torchdynamo_inline = compiled._torchdynamo_orig_callable = model
+        compiled._torchdynamo_wrapper_id = id(compiled)
+        compiled._isolate_recompiles_id = -1
+        compiled._is_torch_compile = True
+        compiled.get_compiler_config = self.get_compiler_config
+        return compiled
+
+    def _compile_class(self, cls: type) -> type:
+        """A class stays the class: calls of its instances are compiled."""
+        import torch
+
+        names = ("__call__", "_call_impl") if issubclass(cls, torch.nn.Module) else ("__call__",)
+        for name in names:
+            method = inspect.getattr_static(cls, name, None)
+            if callable(method):
+                setattr(cls, name, self(method))
+        return cls
+
+    def __enter__(self) -> None:
+        raise RuntimeError("what compiles functions is a decorator, and not a context manager")
+
+    def __exit__(self, *exception: Any) -> None: ...
+
+    def get_compiler_config(self) -> Any:
+        """The settings of inductor; None for other backends."""
+        config = getattr(self.find(), "get_compiler_config", None)
+        return None if config is None else config()
+
+    compiler_config = property(get_compiler_config)
+    callback = property(find)
+    first_ctx = True
+    export = False
+    error_on_graph_break = None
+
+    @property
+    def _dynamic(self) -> bool | None:
+        return self.dynamic
+
+
+def _backend_now(backend: Any) -> Any:
+    """The backend that is meant: None is the default one, and a search for a fault in torch may ask for another."""
+    if backend is None:
+        registry = sys.modules.get("torch._dynamo.backends.registry")
+        backend = "inductor" if registry is None else registry.get_default_backend()
+    if "TORCH_BISECT_BACKEND" in os.environ or "torch._inductor.compiler_bisector" in sys.modules:
+        from torch._inductor import config
+        from torch._inductor.compiler_bisector import CompilerBisector
+
+        asked = CompilerBisector.get_backend()
+        keeps = config.test_configs.bisect_keep_custom_backend_for_inductor
+        if asked and not (keeps and asked == "inductor" and not isinstance(backend, str)):
+            return asked
+    return backend
+
+
+def _check_shapes(dynamic: bool | None, shapes_spec: Any) -> None:
+    """What is said about shapes has no effect yet, but what is wrong in it is wrong."""
+    if shapes_spec is not None:
+        from torch.fx.experimental.dynamic_spec import ShapesSpec
+
+        if not isinstance(shapes_spec, ShapesSpec):
+            ShapesSpec(shapes_spec)
+        if dynamic is not None:
+            raise ValueError("give either dynamic or shapes_spec, not both")
+        _control.note_static("shapes_spec")
+    if dynamic:
+        _control.note_static("dynamic=True")
 
 
 @overload
@@ -71,10 +179,14 @@ def compile(
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
-    backend: str | Callable[..., Any] = ...,
+    backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    name: str | None = ...,
     disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: Any = ...,
 ) -> _F: ...
 
 
@@ -84,10 +196,14 @@ def compile(
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
-    backend: str | Callable[..., Any] = ...,
+    backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    name: str | None = ...,
     disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: Any = ...,
 ) -> Callable[[_F], _F]: ...
 
 
@@ -96,10 +212,15 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Callable[..., Any] = "inductor",
+    backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+    **unknown: Any,
 ) -> Any:
     """Compile a function, a method, a callable object or an `nn.Module`, as `torch.compile` does.
 
@@ -107,17 +228,28 @@ def compile(
 
     - `fullgraph`: raise `magneto.exc.Unsupported` where capture has to stop, in place of a graph break; values that
       depend on data are captured, which else are breaks.
-    - `dynamic`: taken for the sake of `torch.compile`; shapes are static so far.
+    - `dynamic`, `shapes_spec`: taken for the sake of `torch.compile`; shapes are static so far, and a warning says so.
     - `backend`: a name (`magneto.list_backends()`), or a callable that gets a `torch.fx.GraphModule` and its example
-      inputs and gives a callable. `"eager"` runs the captured operations as they are.
-    - `mode`, `options`: for the backend, as in `torch.compile`.
-    - `disable`: give `model` back as it is.
+      inputs and returns a callable. `"eager"` runs the captured operations as they are. None is the default backend,
+      inductor unless `torch.compiler.set_default_backend` says otherwise.
+    - `mode`, `options`: for the backend, as in `torch.compile`; but `options["guard_filter_fn"]` is given the guards of
+      each entry, and says which are kept.
+    - `name`: what inductor calls the region in its records.
+    - `disable`: return `model` as it is.
+    - `recompile_limit`: how many entries this callable may have, in place of `magneto.config.recompile_limit`.
+    - `isolate_recompiles`: each compiled callable has its own entries, so there is nothing to isolate.
     """
+    _check_arguments(fullgraph, dynamic, unknown)
     if model is None:
 
         def decorate(model: Any) -> Any:
             if model is None:
                 raise RuntimeError("there is nothing to compile: the model is None")
+            if not callable(model):
+                raise TypeError(
+                    f"compile without a model returns a decorator, which takes a function or a module: it was given an "
+                    f"object of class {type(model).__name__}. Is the model None that was given to compile?"
+                )
             return compile(
                 model,
                 fullgraph=fullgraph,
@@ -125,44 +257,74 @@ def compile(
                 backend=backend,
                 mode=mode,
                 options=options,
+                name=name,
                 disable=disable,
+                recompile_limit=recompile_limit,
+                isolate_recompiles=isolate_recompiles,
+                shapes_spec=shapes_spec,
             )
 
         return decorate
     if not callable(model):
-        raise TypeError(f"only a callable can be compiled, not {model!r}")
-    if disable or "1" in (os.environ.get("TORCHDYNAMO_DISABLE"), os.environ.get("TORCH_COMPILE_DISABLE")):
+        raise TypeError(f"only a callable can be compiled, not {_short(model)}")
+    if disable or os.environ.get("TORCHDYNAMO_DISABLE") == "1":
         return model
     import torch
 
-    model = _control.innermost(model)
+    if torch.compiler.is_exporting():
+        warnings.warn("what torch.export traces is not compiled", stacklevel=2)
+        return model
+    settings = Settings(
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        backend=backend,
+        mode=mode,
+        options=options,
+        name=name,
+        recompile_limit=recompile_limit,
+        isolate_recompiles=isolate_recompiles,
+        shapes_spec=shapes_spec,
+    )
+    return settings(model)
 
-    settings = Settings(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options)
-    if isinstance(model, torch.nn.Module):
-        from magneto._module import OptimizedModule
 
-        if isinstance(model, torch.jit.ScriptModule):
-            return model
-        return OptimizedModule(getattr(model, "_orig_mod", model), settings)
-    if isinstance(model, _core.Compiled):
-        model = getattr(model, "__wrapped__", model.function)
-    compiled = settings.make(with_frame(model), exc.name_of(model))
-    compiled.is_object = inspect.ismethod(compiled.function) and not inspect.ismethod(model)
-    compiled.plain = inspect.isfunction(model) and bool(getattr(model, "_torchdynamo_disable", False))
-    functools.update_wrapper(compiled, model)
-    compiled._torchdynamo_orig_callable = model
-    return compiled
+_parameters = inspect.signature(compile).parameters
+compile.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [parameter for name, parameter in _parameters.items() if name != "unknown"]
+)
+
+
+def _check_arguments(fullgraph: Any, dynamic: Any, unknown: dict[str, Any]) -> None:
+    """Arguments of the wrong name or type are errors: they would have no effect, or not the one that was meant."""
+    for name in unknown:
+        near = _hints.did_you_mean(name, (other for other in _parameters if other != "unknown"))
+        raise TypeError(f"compile() got an unexpected keyword argument {name!r}{near}")
+    if not isinstance(fullgraph, (int, types.NoneType)):
+        raise TypeError(f"fullgraph is True or False, not {fullgraph!r}")
+    if not isinstance(dynamic, (bool, types.NoneType)):
+        raise TypeError(f"dynamic is True, False or None, not {dynamic!r}")
+
+
+def _short(value: Any) -> str:
+    """What was given in place of something else, and what may have been meant."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return "a tensor: compile the function itself, as in compile(f)(x), not what it returns, as in compile(f(x))"
+    if isinstance(value, str):
+        return f"the text {value!r}: a model is loaded before it is compiled"
+    return repr(value) if isinstance(value, (int, float)) else f"an object of class {type(value).__name__}"
 
 
 def with_frame(function: Any) -> Any:
     """A Python function or method that does what `function` does."""
+    if isinstance(function, types.MethodType) and isinstance(function.__func__, _core.Compiled):
+        return types.MethodType(function.__func__.function, function.__self__)
     if isinstance(function, types.FunctionType) or (
         isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType)
     ):
         return function
-    if isinstance(function, types.MethodType) and isinstance(function.__func__, _core.Compiled):
-        return types.MethodType(function.__func__.function, function.__self__)
-    if not isinstance(function, type) and isinstance(type(function).__call__, types.FunctionType):
+    if not isinstance(function, type) and type(type(function).__call__) is types.FunctionType:
         return types.MethodType(type(function).__call__, function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -190,6 +352,18 @@ def reset() -> None:
     for ref in noted:  # copied at one stroke: other threads may add to it
         compiled = ref()
         if compiled is not None:
+            compiled.reset()
+    ids = sys.modules.get("magneto._ids")
+    if ids is not None:
+        ids.reset()
+
+
+def forget(code: Any) -> None:
+    """Forget what was captured of functions with this code."""
+    noted: set[weakref.ref[_core.Compiled]] = _made.data.copy()  # type: ignore[attr-defined]
+    for ref in noted:
+        compiled = ref()
+        if compiled is not None and getattr(compiled.function, "__code__", None) is code:
             compiled.reset()
 
 

@@ -1,17 +1,107 @@
-"""`magneto.config`: the settings."""
+"""`magneto.config`: the settings.
+
+`torch._dynamo.config` is where they are once it is loaded. Before that they are here, and nobody imports it for them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import copy
+import os
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
-from magneto import _core
+from magneto import _imports
+from magneto._settings import ALIASES, COMPILER_SETTINGS, OWN, SETTINGS
+
+_NAME = "torch._dynamo.config"
+
+_set: dict[str, Any] = {}
+"""What was set here while torch's configuration was not loaded; and the settings that torch does not have."""
+
+_lock = threading.Lock()
+_carried: Any = None
+"""Torch's configuration, once what was set here has been put there."""
+
+_waits = False
+"""Whether somebody tells when it is loaded."""
+
+
+def _keep(name: str, value: Any) -> Any:
+    """Set a name here, until torch's configuration is loaded."""
+    global _waits
+    _set[name] = value
+    if not _waits and name not in OWN:
+        _waits = True
+        _imports.when_imported(_NAME, _carry)
+    return value
+
+
+def _torch_config() -> Any:
+    """`torch._dynamo.config` if it is loaded, with all in it that was set here before."""
+    module = sys.modules.get(_NAME)
+    if module is _carried or module is None:
+        return module
+    if not hasattr(module, "_config"):  # another thread is loading it
+        return None
+    return _carry(module)
+
+
+def _carry(module: Any) -> Any:
+    global _carried
+    with _lock:
+        if module is not _carried:
+            for name in [name for name in _set if name not in OWN]:
+                value = _set.pop(name)
+                if name in module._config and value != module._config[name].default:
+                    _put(module, name, value)
+            _carried = module
+    return module
+
+
+def _put(module: Any, name: str, value: Any) -> None:
+    """Set a name of torch's configuration for all threads; if this one has set it already, for this one."""
+    entry = module._config[name]
+    if _is_overridden(entry):
+        setattr(module, name, value)
+        return
+    entry.env_value_default = value  # as if it came from the environment: the others are of one thread each
+    module._hash_dirty_var.set(True)
+    module._mark_get_dict_dirty(name)
+
+
+def _is_overridden(entry: Any) -> bool:
+    from torch.utils._config_module import _UNSET_SENTINEL
+
+    return entry.user_override.get() is not _UNSET_SENTINEL
+
+
+def _find(name: str) -> Any:
+    """A setting while torch's configuration is not loaded."""
+    if name in _set:
+        return _set[name]
+    setting = SETTINGS[name] if name in SETTINGS else OWN[name]
+    if setting.variable and setting.variable in os.environ:
+        return setting.read(os.environ[setting.variable])
+    if isinstance(setting.default, (set, list, dict)):  # the program may change it in place
+        return _keep(name, copy.deepcopy(setting.default))
+    return setting.default
+
+
+def get(name: str) -> Any:
+    """The value of a setting, as the running thread sees it."""
+    name = ALIASES.get(name, name)
+    module = None if name in OWN else _torch_config()
+    return _find(name) if module is None else getattr(module, name)
 
 
 class Config:
-    """Settings for all compiled callables. They take effect at once, also on those that exist already."""
+    """Settings for all compiled callables, under the names of `torch._dynamo.config`, which says the same.
+
+    docs/settings.md has them all. They take effect at once, also on what is compiled already.
+    """
 
     recompile_limit: int
     """How many entries a compiled callable may have; past it, a call that fits none runs in eager."""
@@ -43,61 +133,81 @@ class Config:
     capture_dynamic_output_shape_ops: bool
     """Capture operations whose result has a size that depends on data. With `fullgraph` that is always done."""
 
-    def __init__(self) -> None:
-        self.__dict__.update(
-            recompile_limit=8,
-            accumulated_recompile_limit=256,
-            fail_on_recompile_limit_hit=False,
-            error_on_recompile=False,
-            suppress_errors=False,
-            verbose=False,
-            skip_modules=(),
-            ignore_logging_functions=set(),
-            capture_scalar_outputs=False,
-            capture_dynamic_output_shape_ops=False,
-        )
+    def __getattr__(self, name: str) -> Any:
+        if name not in SETTINGS and name not in OWN and name not in ALIASES:
+            if _torch_has(name):
+                return getattr(_torch_config(), name)
+            raise AttributeError(_unknown(name))
+        return get(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.__dict__:
-            raise AttributeError(f"magneto.config has no setting {name!r}; it has {', '.join(self.__dict__)}")
-        if type(value) is not type(self.__dict__[name]):
-            raise TypeError(
-                f"magneto.config.{name} is of type {type(self.__dict__[name]).__name__}, not {value!r}"
-            )
-        self.__dict__[name] = value
-        self._apply()
+        setting = SETTINGS.get(ALIASES.get(name, name)) or OWN.get(name)
+        if setting is None and not _torch_has(name):
+            raise AttributeError(_unknown(name))
+        if setting is not None and type(value) is not type(setting.default) and name not in _OF_SEVERAL_TYPES:
+            expected = type(setting.default)
+            if expected in (bool, int, tuple, set):
+                raise TypeError(f"magneto.config.{name} is of type {expected.__name__}, not {value!r}")
+        name = ALIASES.get(name, name)
+        module = None if name in OWN else _torch_config()
+        if module is None:
+            _keep(name, value)
+        else:
+            _put(module, name, value)
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"the setting {name!r} can't be deleted")
 
-    def _apply(self) -> None:
-        _core.recompile_limit(min(self.recompile_limit, self.accumulated_recompile_limit))
-        _core.allow_symbols(self.capture_scalar_outputs, self.capture_dynamic_output_shape_ops)
-        runtime = sys.modules.get("magneto._runtime")
-        if runtime is not None:
-            runtime.judge_again()
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *SETTINGS, *ALIASES, *OWN})
 
     @contextlib.contextmanager
-    def patch(self, changes: dict[str, Any] | None = None, /, **more: Any) -> Iterator[None]:
+    def patch(
+        self, changes: dict[str, Any] | str | None = None, value: Any = None, /, **more: Any
+    ) -> Iterator[None]:
         """Change settings for a `with` block, or as a decorator for each call of a function.
 
-        `config.patch(recompile_limit=1)`, or `config.patch({"recompile_limit": 1})`.
+        `config.patch(recompile_limit=1)`, `config.patch({"recompile_limit": 1})`, `config.patch("recompile_limit", 1)`.
         """
-        before = dict(self.__dict__)
+        given = {changes: value} if isinstance(changes, str) else {**(changes or {}), **more}
+        before = {name: getattr(self, name) for name in given}
         try:
-            for name, value in {**(changes or {}), **more}.items():
-                setattr(self, name, value)
+            for name, new in given.items():
+                setattr(self, name, new)
             yield
         finally:
-            self.__dict__.update(before)
-            self._apply()
+            for name, old in before.items():
+                setattr(self, name, old)
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings."""
-        return dict(self.__dict__)
+        """All settings, without those that do nothing in any torch, and without other names of the same."""
+        return {name: get(name) for name in (*SETTINGS, *OWN) if name not in _DEPRECATED}
 
     def __repr__(self) -> str:
-        return f"magneto.config({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+        return f"magneto.config({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
+
+
+_OF_SEVERAL_TYPES = frozenset(("cprofile", "dynamo_profiler", "optimize_ddp"))
+_DEPRECATED = frozenset(
+    ("skip_code_recursive_on_recompile_limit_hit", "inline_inbuilt_nn_modules", "TYPE_CHECKING")
+)
+"""Torch warns where these are read."""
+
+
+def _torch_has(name: str) -> bool:
+    """Whether a torch that is newer than the table has the name."""
+    module = _torch_config()
+    return module is not None and not name.startswith("__") and name in module._config
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    text = f"magneto.config has no setting {name!r}"
+    if name in COMPILER_SETTINGS:
+        return f"{text}: it is one of torch.compiler.config"
+    near = difflib.get_close_matches(name, [*SETTINGS, *ALIASES, *OWN], 1)
+    return f"{text}; did you mean {near[0]!r}?" if near else f"{text}; docs/settings.md has them all"
 
 
 config = Config()

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import logging
 import sys
+import types
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from magneto import _core, _wrappers, exc
+from magneto import _config, _core, _hints, _wrappers, exc
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -25,7 +27,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def innermost(function: Any) -> Any:
     """The function behind the wrappers of `disable` and of torch.compile."""
     while getattr(function, "_torchdynamo_wrapper_id", None) == id(function):
-        function = function._torchdynamo_orig_callable
+        function = function._orig_mod if _is_module(function) else function._torchdynamo_orig_callable
     return function
 
 
@@ -140,7 +142,7 @@ def nonstrict_trace(fn: _F) -> _F:
 
 
 def assume_constant_result(fn: _F) -> _F:
-    """Have a function be called during captures only: what it gives then is its result for good. Also a decorator."""
+    """Have a function be called during captures only: what it returns then is its result for good. Also a decorator."""
     fn._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return fn
 
@@ -157,7 +159,7 @@ def substitute_in_graph(
 ) -> Callable[[_F], _F]:
     """A decorator for a Python function that captured code is to call in place of `original_fn`, mostly a C function.
 
-    What the decorator gives calls `original_fn` outside of captured code.
+    What the decorator returns calls `original_fn` outside of captured code.
     """
     if not callable(original_fn) or isinstance(original_fn, type):
         raise TypeError(f"a function is needed, not {original_fn!r}")
@@ -208,7 +210,7 @@ def _shape(signature: inspect.Signature) -> tuple[tuple[str, ...], frozenset[str
 def _rule(function: Any, rule: str) -> Any:
     if not callable(function):
         raise TypeError(f"not a callable: {function!r}")
-    if inspect.isfunction(function):
+    if type(function) is types.FunctionType:
         function._magneto_rule = (rule, id(function))  # type: ignore[attr-defined]
         return function
     from magneto import _runtime
@@ -220,7 +222,7 @@ def _rule(function: Any, rule: str) -> Any:
 # ---- breaks that are errors ----
 
 _error_on_graph_break = False
-"""Read by csrc/control.c where a capture has to stop, as the captured code sees it."""
+"""Read by csrc/policy/control.c where a capture has to stop, as the captured code sees it."""
 
 
 class error_on_graph_break:
@@ -254,7 +256,7 @@ class error_on_graph_break:
 _STANCES = (
     "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile",
 )  # fmt: skip
-_FORCE_BACKEND, _SKIP_GUARDS = 6, 7  # numbers in csrc/stance.h; the others are places in the tuple
+_FORCE_BACKEND, _SKIP_GUARDS = 6, 7  # numbers in csrc/policy/stance.h; the others are places in the tuple
 
 
 class _Stance:
@@ -262,7 +264,9 @@ class _Stance:
 
     def __init__(self, stance: str, skip_guard_eval_unsafe: bool, backend: Any) -> None:
         if stance not in _STANCES:
-            raise RuntimeError(f"there is no stance {stance!r}; there are {', '.join(_STANCES)}")
+            raise RuntimeError(
+                f"there is no stance {stance!r}{_hints.did_you_mean(stance, _STANCES)} There are {', '.join(_STANCES)}."
+            )
         if backend is not None and stance != "default":
             raise RuntimeError("force_backend needs the stance 'default'")
         self.stance = stance
@@ -270,7 +274,7 @@ class _Stance:
         self.backend = backend
 
     def number(self) -> int:
-        """That of csrc/stance.h."""
+        """That of csrc/policy/stance.h."""
         if self.backend is not None:
             return _FORCE_BACKEND
         if self.stance == "default" and self.skip_guard_eval_unsafe:
@@ -391,6 +395,32 @@ def forced(compiled: _core.Compiled) -> Any:
 
 # ---- shapes ----
 
+_log = logging.getLogger("magneto")
+_noted = False
+
+
+def note_static(what: str) -> None:
+    """Say, once in a process, that something about shapes was asked for that has no effect yet."""
+    global _noted
+    if not _noted:
+        _noted = True
+        _log.warning(
+            "%s has no effect yet: magneto captures static shapes, and a call with other sizes is captured again, up "
+            "to the recompile limit. This is said once, for dynamic=True, shapes_spec and the marks alike.", what
+        )  # fmt: skip
+
+
+MARKS = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices")
+"""Where torch's functions and ours note dimensions that change."""
+
+
+def note_marks(entry: _core.Entry) -> None:
+    """The same, if an input of an entry is marked, by whatever function."""
+    if _noted or "torch._dynamo.decorators" not in sys.modules:
+        return
+    if any(getattr(tensor, mark, None) for tensor in entry.describe()[2] for mark in MARKS):
+        note_static("a mark on a tensor (mark_dynamic and the like)")
+
 
 def mark_dynamic(
     t: Any,
@@ -401,11 +431,13 @@ def mark_dynamic(
     **_: Any,
 ) -> None:
     """Say that dimensions of a tensor change from call to call. Taken note of; shapes are static so far."""
+    note_static("mark_dynamic")
     _mark(t, index, "_dynamo_dynamic_indices")
 
 
 def maybe_mark_dynamic(t: Any, index: int | list[int] | tuple[int, ...]) -> None:
     """Say that dimensions of a tensor may change from call to call. Taken note of; shapes are static so far."""
+    note_static("maybe_mark_dynamic")
     _mark(t, index, "_dynamo_weak_dynamic_indices")
 
 
@@ -441,15 +473,17 @@ ignored: set[Any] = set()
 
 def refresh() -> None:
     """At the start of each capture: look at what torch._dynamo was told."""
-    from magneto._config import config
-
-    wanted = config.ignore_logging_functions
-    settings = sys.modules.get("torch._dynamo.config")
-    if settings is not None:
-        wanted = wanted | settings.ignore_logging_functions
+    wanted = _config.get("ignore_logging_functions")
     if wanted != ignored:
         ignored.clear()
         ignored.update(wanted)
+    skipped = (
+        () if _config.get("dont_skip_tracing") else _config.get("skip_modules"),
+        _config.get("dont_skip_tracing"),
+    )
+    if skipped != _seen_skipped[0]:
+        _seen_skipped[0] = skipped
+        sys.modules["magneto._runtime"].judge_again()
     functions = sys.modules.get("torch._dynamo.variables.functions")
     if functions is not None:
         handlers = functions.PolyfilledFunctionVariable._get_polyfill_handlers()
@@ -462,3 +496,32 @@ def refresh() -> None:
 
 
 _seen_handlers = [0]
+_seen_skipped: list[Any] = [((), False)]
+
+_symbols = (False, False)
+
+
+def look(own: int) -> int | None:
+    """Where no entry fits: how many entries there may be, if the callable itself says `own` (-1 for nothing).
+
+    None if the call is to be made in CPython, whatever else is said.
+    """
+    global _symbols
+    get = _config.get
+    if get("disable"):
+        return None
+    tracing = sys.modules.get("torch.fx._symbolic_trace")
+    if tracing is not None and tracing._is_fx_tracing_flag and not get("force_compile_during_fx_trace"):
+        if get("error_on_nested_fx_trace"):
+            raise RuntimeError(
+                "Detected that you are using FX to symbolically trace a dynamo-optimized function. This is not "
+                "supported at the moment. Trace the function itself; or set "
+                "torch._dynamo.config.error_on_nested_fx_trace = False to have it traced as if it were not compiled."
+            )
+        return None
+    symbols = bool(get("capture_scalar_outputs")), bool(get("capture_dynamic_output_shape_ops"))
+    if symbols != _symbols:
+        _symbols = symbols
+        _core.allow_symbols(*symbols)
+    limit = get("recompile_limit") if own < 0 else own
+    return max(0, min(int(limit), int(get("accumulated_recompile_limit")), 1 << 30))

@@ -12,15 +12,53 @@ _R = TypeVar("_R")
 checks: bool
 """Whether this build checks the whole interpreter state before each instruction."""
 
+# Kinds of a node: `MgNodeKind` in csrc/ir/node.h.
+NODE_INPUT: int
+NODE_FUNCTION: int
+NODE_METHOD: int
+
+# Kinds of an outcome: `MgOutcomeKind` in csrc/ir/outcome.h.
+OUTCOME_KNOWN: int
+OUTCOME_DATA_DEPENDENT: int
+OUTCOME_UNSUPPORTED: int
+OUTCOME_RAISES: int
+
+# Ways to run guards: `MgGuardMode` in csrc/guard/guard.h.
+GUARDS_ALL: int
+GUARDS_FAST: int
+GUARDS_BOTH: int
+
+# What `overrides` returns: `MgOverrides` in csrc/cpython/aside.h.
+OVERRIDES_ON: int
+OVERRIDES_MODES_ONLY: int
+OVERRIDES_OFF: int
+
+# Flags of metadata: `MG_META_...` in csrc/ir/twin.h.
+META_REQUIRES_GRAD: int
+META_NON_LEAF: int
+META_PARAMETER: int
+META_CONJUGATE: int
+META_NEGATIVE: int
+META_LEAF_VIEW: int
+META_MULTI_VIEW: int
+
 def interpret(func: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Call `func`, with every Python frame below it on this thread executed by magneto's interpreter."""
 
+def uninterrupted(func: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Call func; signal handlers and exceptions set by other threads wait until it is over."""
+
+def sizes(
+    symbols: list[tuple[int, int | None, int | None]], questions: list[Any], values: list[list[int]], /
+) -> tuple[list[Any], list[str], list[tuple[int, int]], list[int | None]]:
+    """Ask the algebra of sizes; for tests."""
+
 def interpret_all(enable: bool, /) -> bool:
     """Have every Python frame that starts from now on, on any thread, executed by magneto's interpreter, or
-    by CPython again. Gives the former setting."""
+    by CPython again. Returns the former setting."""
 
 def count_opcodes(enable: bool, /) -> bool:
-    """Switch the counting of executed opcodes on or off. Gives the former setting."""
+    """Switch the counting of executed opcodes on or off. Returns the former setting."""
 
 def opcode_counts() -> list[int]:
     """How often each opcode was executed while counting was on: 256 counts."""
@@ -36,6 +74,9 @@ def stack_depths(code: CodeType, /) -> list[int]:
 
 def clear_frames(error: BaseException, /) -> None:
     """Empty the frames of torch's and magneto's code in the traceback of an exception."""
+
+def forget_outcomes() -> None:
+    """Empty the cache of what operations give for certain metadata."""
 
 def keep_at_fork(lock: Any, /) -> None:
     """Have a thread that forks wait, for ten seconds at most, until it gets this RLock, and let go of it afterwards; if
@@ -64,6 +105,34 @@ class Ref:
     @property
     def index(self) -> int: ...
 
+class Outcome:
+    """What an operation returns and does, worked out from metadata alone; or, as a refusal, why that is not known. A
+    position is that of a tensor among the operation's inputs."""
+
+    @property
+    def kind(self) -> int:
+        """`OUTCOME_KNOWN`, or the kind of a refusal."""
+
+    @property
+    def why(self) -> str | None:
+        """The text of a refusal."""
+
+    @property
+    def result(self) -> Any:
+        """The result, with metadata in place of new tensors, and positions (`Ref`) in place of inputs."""
+
+    @property
+    def changes(self) -> tuple[tuple[int, Meta], ...]:
+        """Positions of the inputs whose metadata has changed, with what it is now."""
+
+    @property
+    def views(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of a new tensor's number and the position of what it is a view of; -1 if it shares memory otherwise."""
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The positions of the inputs that were written to."""
+
 class Entry:
     """One captured version of a function."""
 
@@ -75,6 +144,13 @@ class Entry:
     def operations(self) -> int: ...
     @property
     def symbols(self) -> Any: ...
+    @property
+    def guard_count(self) -> int: ...
+    @property
+    def input_count(self) -> int: ...
+    @property
+    def codes(self) -> list[CodeType] | None: ...
+    compile_id: str | None
     def profile(self) -> dict[str, int]:
         """Counts, and times in nanoseconds, from the calls while profiling was on."""
 
@@ -88,7 +164,7 @@ class Entry:
         """The guards as texts."""
 
     def describe(self) -> tuple[list[tuple[Any, ...]], list[int], list[Any]]:
-        """The graph: its nodes, the numbers of those that it gives, and the tensors that its inputs stood for.
+        """The graph: its nodes, the numbers of those that it returns, and the tensors that its inputs stood for.
 
         A node is (number, kind, target, args, kwargs, value, stack, source, name, root, bindings): `root` is what the
         source starts from, a name or an object; `bindings` says where symbols come first in its value.
@@ -110,12 +186,14 @@ class Compiled:
         cls,
         function: Callable[..., Any],
         compile: Callable[[Entry], Any] | None,
-        failed: Callable[[str, str, str | None, Any], None],
-        missed: Callable[[list[str], bool], bool] | None = None,
+        stopped: Callable[[str, str, str | None, Any, str], None],
+        missed: Callable[[list[str], bool, tuple[Entry, ...]], bool] | None = None,
         limit: int = -1,
         captured: Callable[[Entry, float], None] | None = None,
         fullgraph: bool = False,
-        stopped: Callable[[str, str, str, str | None, Any], None] | None = None,
+        started: Callable[[CodeType, int], None] | None = None,
+        ended: Callable[[Entry | None, BaseException | None], None] | None = None,
+        filter: Callable[[], Callable[[list[tuple[Any, ...]]], list[bool]] | None] | None = None,
     ) -> Compiled: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any: ...
@@ -124,7 +202,7 @@ class Compiled:
     @property
     def function(self) -> Any: ...
     @property
-    def failed(self) -> Any: ...
+    def stopped(self) -> Any: ...
     @property
     def captures(self) -> int: ...
     @property
@@ -172,7 +250,7 @@ class ModuleCall:
     def inlined(self) -> Any: ...
 
 def configure(tables: dict[str, Any], twin_class: type, propagate: Callable[..., Any], /) -> None:
-    """Give the core its tables, the class of twins, and the propagation function."""
+    """Give the core its tables, the class of twins, and the propagation function. Refuse unknown tables."""
 
 def torch_function(func: Any, types: Any, args: Any = ..., kwargs: Any = ..., /) -> Any:
     """Record a torch function that C code calls on twins."""
@@ -193,35 +271,49 @@ def shape_outcome(
     inputs: list[tuple[int, Meta]],
     state: tuple[Any, ...],
     /,
-) -> tuple[Any, tuple[Any, ...], tuple[Any, ...], tuple[int, ...]] | None:
-    """What an operation gives, by its shape function; None if it has none for this."""
+) -> Outcome | None:
+    """What an operation returns, by its shape function; None if it has none for this."""
 
-def starve(first: int = 0, last: int = 0, /) -> tuple[int, int, tuple[int, ...]]:
+def outcome(
+    result: Any,
+    /,
+    changes: tuple[tuple[int, Meta], ...] = (),
+    views: tuple[tuple[int, int], ...] = (),
+    written: tuple[int, ...] = (),
+    *,
+    input_fakes: list[torch.Tensor] = ...,
+    result_fakes: list[torch.Tensor | None] = ...,
+    bindings: Any = None,
+) -> Outcome:
+    """Return what an operation returns and does. With symbols also the FakeTensors of its inputs and new tensors,
+    and where new symbols are in the result."""
+
+def refusal(kind: int, why: str, /) -> Outcome:
+    """Return an outcome that is not known, and why."""
+
+def starve(first: int = 0, last: int = 0, /) -> tuple[int, int, tuple[int, ...], bool]:
     """For tests, in builds with checks: let the allocations `first` to `last` of those that the core makes on this
     thread fail, counted from 1; with -1 the first one at a place where none has failed yet, and those after it up to
-    `last`; with 0 none. Gives how many it has made since the last call, the number of the first that failed (0 if none
-    did), and the addresses where that was."""
+    `last`; with 0 none. Returns how many it has made since the last call, the number of the first that failed (0 if
+    none did), the addresses where that was, and whether one failed where CPython itself leaks then."""
 
 def overrides() -> int:
-    """What the program has made of `__torch_function__`: 0 if it is on, 1 if only function modes are, 2 if none is."""
+    """Return what the program has made of `__torch_function__`: one of `OVERRIDES_...`."""
 
 def capturing() -> bool:
     """Whether a capture is under way on this thread."""
 
 def guard_mode(mode: int, /) -> int:
-    """Set how guards are run: 0 all, 1 the quick way, 2 both, and a difference is an error. Gives the former mode."""
+    """Set how guards are run, one of `GUARDS_...`; with `GUARDS_BOTH` a difference is an error. Return the former."""
 
 def layout_known() -> tuple[bool, bool]:
     """Whether tensors' metadata, and torch's global state, are read from memory."""
 
-def recompile_limit(limit: int, /) -> int:
-    """Set how many entries a callable may have. Gives the former limit."""
-
 def stance(stance: int = -1, /) -> int:
-    """Set magneto's own stance, by its number in csrc/stance.h. Gives the one that is in force."""
+    """Set magneto's own stance, by its number in csrc/policy/stance.h. Returns the one that is in force."""
 
 def allow_symbols(scalars: bool, shapes: bool, /) -> tuple[bool, bool]:
-    """Have numbers, and sizes, that depend on data become symbols also in captures that are not fullgraph. Gives the
+    """Have numbers, and sizes, that depend on data become symbols also in captures that are not fullgraph. Returns the
     former setting."""
 
 def reasons() -> dict[str, tuple[str, str]]:

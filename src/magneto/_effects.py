@@ -18,7 +18,6 @@ from magneto import _core
 _SPACES = frozenset(("aten", "prim", "prims"))
 # Arguments that kernels write to though the schema says nothing of it: those of batch_norm.
 _STATISTICS = frozenset(("running_mean", "running_var"))
-_CONJUGATE, _NEGATIVE = 8, 16  # flags of the core's metadata
 
 
 _DATA_TAGS = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape))
@@ -29,7 +28,7 @@ class _Effect(Exception):
 
 
 class _Data(Exception):
-    """An operator gives what only data can tell."""
+    """An operator returns what only data can tell."""
 
 
 def _arguments(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -97,8 +96,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _make(meta: Any) -> torch.Tensor:
     tensor = torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device="meta")
-    tensor = tensor.conj() if meta.flags & _CONJUGATE else tensor
-    return torch._neg_view(tensor) if meta.flags & _NEGATIVE else tensor
+    tensor = tensor.conj() if meta.flags & _core.META_CONJUGATE else tensor
+    return torch._neg_view(tensor) if meta.flags & _core.META_NEGATIVE else tensor
 
 
 def _fill_in(value: Any, inputs: dict[int, torch.Tensor]) -> Any:

@@ -7,9 +7,10 @@ import logging
 import os
 import sys
 import traceback
+from types import CodeType
 from typing import Any
 
-from magneto import _core, _logs, _stack, exc
+from magneto import _control, _core, _hints, _logs, _session, _stack, exc
 from magneto._config import config
 from magneto._counters import counters
 
@@ -56,58 +57,82 @@ class Observer:
         self.reasons: list[BreakReason] | None = None
         self.seconds = 0.0
 
+    def started(self, code: CodeType, offset: int) -> None:
+        """A frame is about to be captured: a call of a code object (offset -1), or the rest of it from an offset on."""
+        if not self.fullgraph:  # as torch.compile counts
+            counters["frames"]["total"] += 1
+        session = _session.Session(code, offset)
+        session.open()
+        session.trace()
+
+    def ended(self, entry: _core.Entry | None, error: BaseException | None) -> None:
+        """That is over."""
+        session = _session.current()
+        assert session is not None
+        if entry is not None and not self.fullgraph:
+            counters["frames"]["ok"] += 1
+        session.close(entry, error)
+
     def captured(self, entry: _core.Entry, seconds: float) -> None:
         """A capture succeeded."""
-        frames, stats = counters["frames"], counters["stats"]
-        frames["total"] += 1
-        frames["ok"] += 1
+        session = _session.current()
+        stats = counters["stats"]
+        if session is not None:
+            session.traced()
+            entry.compile_id = str(session.id)
         operations = entry.operations
         if operations:
             stats["calls_captured"] += operations
             stats["unique_graphs"] += 1
         self.seconds += seconds
+        _control.note_marks(entry)
         self.writer.captured(entry, seconds)
 
     def stopped(
-        self, outcome: str, name: str, text: str, detail: str | None, where: _stack.Stack | None
+        self, name: str, text: str, detail: str | None, where: _stack.Stack | None, action: str
     ) -> None:
         """A capture was aborted. The call is made in CPython ("skip"), or the graph ends there and another one begins
         ("break"), or this has to raise ("error"), as it may in any case."""
         if name == "FORBIDDEN":
             frames = _stack.format_frames(_stack.user_frames(where))
-            raise AssertionError(f"Attempt to trace forbidden callable {detail}\n\nfrom user code:\n{frames}")
-        self.failed(name, text, detail, where, outcome)
-
-    def failed(
-        self, name: str, text: str, detail: str | None, where: _stack.Stack | None, outcome: str = "skip"
-    ) -> None:
-        """The same, for whoever does not ask what becomes of the call."""
-        counters["frames"]["total"] += 1
+            raise AssertionError(
+                f"Attempt to trace forbidden callable {detail}\n\nfrom user code:\n{frames}\n"
+                f"reason: {name}\nhint: {_core.reasons()[name][1]}"
+            )
+        if action == "break":
+            for frame in where or ():
+                line = _stack.summary(frame[0], frame[1]).lineno
+                counters["resumes"][f"torch_dynamo_resume_in_{frame[0].co_name}_at_{line}"] += 1
         counters["graph_break"][text] += 1
-        reason = BreakReason(name, text, detail, _core.reasons()[name][1], _stack.user_frames(where))
+        hint = _hints.hint_for(name, detail, _core.reasons()[name][1])
+        reason = BreakReason(name, text, detail, hint, _stack.user_frames(where))
         if self.reasons is not None:
             self.reasons.append(reason)
+        session = _session.current()
+        if session is not None:
+            session.traced()
+            session.reason = reason
         if name not in OWN_ERRORS:
-            self.writer.stopped("error" if self.fullgraph else outcome, reason)
+            self.writer.stopped("error" if self.fullgraph else action, reason)
         if name in OWN_ERRORS:
             _logs.say(log, logging.DEBUG, "%s is run in CPython: %s", self.name, reason)
             return
-        if self.fullgraph or outcome == "error":
+        if self.fullgraph or action == "error":
             counters["unimplemented"][text] += 1
             raise exc.Unsupported(name, text, detail, reason.hint, reason.user_stack)
-        what = "the graph of %s ends: %s" if outcome == "break" else "%s is run in CPython: %s"
+        what = "the graph of %s ends: %s" if action == "break" else "%s is run in CPython: %s"
         if config.verbose:
             frames = _stack.format_frames(reason.user_stack)
             _logs.say(log, logging.WARNING, what + "\n%s%s", self.name, reason, frames, reason.hint)
         else:
             _logs.say(log, logging.INFO, what, self.name, reason)
 
-    def missed(self, texts: list[str], at_limit: bool) -> bool:
+    def missed(self, texts: list[str], at_limit: bool, entries: tuple[_core.Entry, ...] = ()) -> bool:
         """A call fits no entry. True if this need not be told again at this limit."""
-        guard = texts[0] if texts else ""
+        guard = _stack.told(texts[0]) if texts else ""
         self.recompiled = True
         if not at_limit:
-            self.writer.missed(texts)
+            self.writer.missed(texts, [entry.compile_id for entry in entries])
             for text in texts:
                 count("recompiles", text)
             if config.error_on_recompile:
@@ -125,11 +150,18 @@ class Observer:
         )
         counters["unimplemented"]["recompile_limit"] += 1
         if self.fullgraph or config.fail_on_recompile_limit_hit:
-            raise exc.FailOnRecompileLimitHit(text)
+            raise exc.FailOnRecompileLimitHit(
+                f"{text}. Keep what the guard names the same from call to call, or raise the limit; without "
+                f"fullgraph=True "
+                "such calls run in eager."
+            )
         _logs.say(
             log, logging.WARNING,
-            "%s. Such calls run in eager from now on. Keep what the guard names the same from call to call, or raise "
-            "the limit; magneto.cache_entries() shows all guards. The call is at %s.", text, _caller(),
+            "%s. From now on calls that fit an entry still use it, and all others run in eager, until "
+            "magneto.reset(). Keep "
+            "what the guard names the same from call to call, or raise the limit; magneto.cache_entries() shows "
+            "all guards. "
+            "The call is at %s.", text, _caller(),
         )  # fmt: skip
         return True
 
@@ -151,10 +183,10 @@ def count(group: str, text: str) -> None:
 
 
 def _list(texts: list[str]) -> str:
-    return "\n".join(f"  {text}" for text in texts)
+    return "\n".join(f"  {_stack.told(text)}" for text in texts)
 
 
 def observer_of(compiled: Any) -> Observer:
     """The observer of a compiled callable."""
-    observer: Observer = compiled.failed.__self__
+    observer: Observer = compiled.stopped.__self__
     return observer

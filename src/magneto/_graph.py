@@ -16,7 +16,6 @@ from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_modu
 from magneto import _core, _propagate, _stack
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_REQUIRES_GRAD, _PARAMETER, _CONJUGATE, _NEGATIVE = 1, 4, 8, 16
 
 
 class InputSource(Source):
@@ -55,13 +54,13 @@ class InputSource(Source):
 
 def _fake(meta: _core.Meta, mode: FakeTensorMode) -> FakeTensor:
     """A FakeTensor with this metadata."""
-    if meta.flags & (_CONJUGATE | _NEGATIVE):
-        return _propagate.make_fake(meta, mode)  # type: ignore[return-value]
+    if meta.flags & (_core.META_CONJUGATE | _core.META_NEGATIVE):
+        return _core.uninterrupted(_propagate.make_fake, meta, mode)  # type: ignore[return-value]
     elem = torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device="meta")
-    if meta.flags & _REQUIRES_GRAD:
+    if meta.flags & _core.META_REQUIRES_GRAD:
         elem.requires_grad_(True)
     fake = FakeTensor(mode, elem, meta.device)
-    if meta.flags & _PARAMETER:
+    if meta.flags & _core.META_PARAMETER:
         fake._is_param = True
     return fake
 
@@ -122,6 +121,13 @@ def original_name(text: str) -> str | None:
     return ".".join([*_PARAM.findall(text[: match.start()]), match[1]])
 
 
+def _marks(tensor: Any, static: bool) -> dict[str, Any]:
+    """What a backend is told of a tensor that is given to the graph: whether its memory stays where it is, its tag."""
+    held = getattr(tensor, "__dict__", {})
+    marks = {name: held[name] for name in ("_dynamo_static_input_type", "tag") if name in held}
+    return {"_dynamo_static_input_type": "unguarded", **marks} if static else marks
+
+
 def build(
     entry: _core.Entry, mode: FakeTensorMode, *, lazy: bool = False, function: Any = None
 ) -> tuple[fx.GraphModule, list[Any]]:
@@ -149,14 +155,14 @@ def build(
     for position, (index, _, _, _, _, value, _, text, _, origin, _) in enumerate(placeholders):
         text = _named(text, origin, function)
         name = placeholder_name(text, names)
-        kind = torch.nn.Parameter if value.flags & _PARAMETER else torch.Tensor
+        kind = torch.nn.Parameter if value.flags & _core.META_PARAMETER else torch.Tensor
         node = graph.create_node("placeholder", name, type_expr=kind)
         source = InputSource(text, position)
         original = original_name(text)
         node.meta["stack_trace"] = first_use.get(index, "")
         node.meta["example_value"] = _fake(value, mode)
         static = original is not None or (module is not None and text.startswith(module))
-        node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"} if static else {}
+        node.meta["tensor_dict"] = _marks(inputs[position], static)
         node.meta["grapharg"] = _graph_argument(source, inputs[position], node.meta["example_value"])
         node._dynamo_source = source
         if original is not None:

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import logging
 import sys
 import traceback
 from typing import Any
 
 import torch
-from torch._guards import CompileContext, CompileId, compile_context
 from torch._logging._internal import getArtifactLogger
 
-from magneto import _core, _stack
+from magneto import _core, _session, _stack, _trace
 
 _NAME = "torch._dynamo.magneto"  # below the logger that TORCH_LOGS="dynamo" is about
 
@@ -48,21 +46,21 @@ def say(logger: logging.Logger, level: int, text: str, *args: Any, **kwargs: Any
                 sys.stderr.write("--- Logging error ---\n" + traceback.format_exc())
 
 
+def _named() -> contextlib.AbstractContextManager[Any]:
+    session = _session.current()
+    return contextlib.nullcontext() if session is None else session.named()
+
+
 class Writer:
     """Writes about one compiled callable."""
-
-    _numbers = itertools.count()
 
     def __init__(self, function: Any, name: str) -> None:
         self.name = name
         self.function = function
-        self.number = next(self._numbers)
-        self.captures = 0
 
     def _write(self, logger: logging.Logger, level: int, text: str, *args: Any) -> None:
-        """With the number of the callable and of its capture in front, as in [0/1]."""
-        number = CompileId(frame_id=self.number, frame_compile_id=self.captures)
-        with compile_context(CompileContext(number)):
+        """With the compile id in front, as in [0/1]."""
+        with _named():
             say(logger, level, text, *args, stacklevel=4)
 
     def _place(self) -> str:
@@ -80,9 +78,12 @@ class Writer:
         if is_on("guards"):
             guards = "\n".join(f"| +- {guard}" for guard in entry.guards())
             self._write(artifact("guards"), logging.DEBUG, "\nGUARDS of %s:\n%s", self._place(), guards)
-        if entry.operations and (is_on("graph") or is_on("graph_code") or is_on("graph_sizes")):
+        if _trace.is_on():
+            with _named():
+                _trace.guards(entry)
+        wanted = is_on("graph") or is_on("graph_code") or is_on("graph_sizes") or _trace.is_on()
+        if entry.operations and wanted:
             self._graph(entry)
-        self.captures += 1
 
     def _graph(self, entry: _core.Entry) -> None:
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -91,7 +92,12 @@ class Writer:
 
         shapes = None if entry.symbols is None else entry.symbols.shape_env
         module = _graph.build(entry, FakeTensorMode(shape_env=shapes), function=self.function)[0]
-        name = f"__compiled_fn_{self.number}_{self.captures}"
+        name = f"__compiled_fn_{str(entry.compile_id).replace('/', '_')}"
+        session = _session.current()
+        if _trace.is_on() and session is not None:
+            session.graph = module
+            with session.named():
+                _trace.graph(module)
         if is_on("graph_code"):
             code = module.print_readable(print_output=False, include_stride=True, include_device=True)
             self._write(
@@ -126,6 +132,9 @@ class Writer:
 
     def stopped(self, outcome: str, reason: Any) -> None:
         """A graph ends, or there is none."""
+        if outcome != "error" and _trace.is_on():
+            with _named():
+                _trace.stopped(reason)
         if not is_on("graph_breaks"):
             return
         frame = reason.user_stack[-1] if reason.user_stack else None
@@ -141,14 +150,18 @@ class Writer:
         text += "\n\nUser code traceback:\n" + _stack.format_frames(reason.user_stack)
         self._write(artifact("graph_breaks"), logging.DEBUG, "%s", text)
 
-    def missed(self, texts: list[str]) -> None:
+    def missed(self, texts: list[str], ids: list[str | None]) -> None:
         """There will be another capture, because what was captured does not fit."""
-        for name, shown in (("recompiles", texts[:1]), ("recompiles_verbose", texts)):
+        told = list(map(_stack.told, texts))
+        reasons = [f"{number}: {text}" for number, text in zip(ids, told, strict=True)] if ids else told
+        session = _session.current()
+        if session is not None:
+            session.missed = reasons
+            with session.named():
+                _trace.missed(reasons)
+        for name, shown in (("recompiles", reasons[:1]), ("recompiles_verbose", reasons)):
             if is_on(name):
-                newest = self.captures - 1
-                failures = "\n".join(
-                    f"    - {self.number}/{newest - i}: {text}" for i, text in enumerate(shown)
-                )
+                failures = "\n".join(f"    - {reason}" for reason in shown)
                 self._write(
                     artifact(name), logging.DEBUG,
                     "Recompiling function %s\n    triggered by the following guard failure(s):\n%s",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sized
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch.nn.modules import module as nn_module
 
-from magneto import _core
+from magneto import _core, _imports
 from magneto._compile import Settings
 from magneto._control import disable
 
@@ -25,20 +26,22 @@ _OWN = frozenset(("_orig_mod", "_settings", "_quick", "_hooked", "_initialized",
 
 
 class OptimizedModule(_core.Caller, torch.nn.Module):
-    """What `magneto.compile` gives for a module. `_orig_mod` is the module.
+    """What `magneto.compile` returns for a module. `_orig_mod` is the module.
 
-    Attributes, parameters, `state_dict`, `train` and `eval`, hooks, copies and pickles are those of the module.
+    Attributes, parameters, `state_dict`, `train` and `eval`, hooks, copies and pickles are those of the module. Where
+    `torch._dynamo` is imported, before or after, this is a subclass of its `OptimizedModule`.
     """
 
     _orig_mod: torch.nn.Module
     _quick: _core.Compiled | None
     _hooked: _core.Compiled | None
+    _is_torch_compile = True
 
     def __init__(self, module: torch.nn.Module, settings: Settings) -> None:
         # first of all, since other attributes are looked up there
         object.__setattr__(self, "_orig_mod", module)
         object.__setattr__(self, "_initialized", False)
-        super().__init__()
+        torch.nn.Module.__init__(self)  # not what comes next: that may be torch's OptimizedModule
         object.__delattr__(self, "_orig_mod")
         self._orig_mod = module
         object.__setattr__(self, "_initialized", True)
@@ -82,6 +85,24 @@ class OptimizedModule(_core.Caller, torch.nn.Module):
             type(module).__call__,
             type(module)._call_impl,
         ) == _METHODS and "_call_impl" not in module.__dict__
+
+    @property
+    def dynamo_ctx(self) -> Settings:
+        """How the module was compiled; called with a function, it compiles that in the same way."""
+        settings: Settings = self.__dict__["_settings"]
+        return settings
+
+    @property
+    def _torchdynamo_orig_callable(self) -> Any:
+        return self._orig_mod.forward
+
+    @property
+    def _torchdynamo_wrapper_id(self) -> int:
+        return id(self)
+
+    def get_compiler_config(self) -> Any:
+        """The settings of inductor that the module is compiled with; None for other backends."""
+        return self.dynamo_ctx.get_compiler_config()
 
     def _call_inlined(self, *args: Any, **kwargs: Any) -> Any:
         return self._orig_mod(*args, **kwargs)
@@ -129,15 +150,28 @@ class OptimizedModule(_core.Caller, torch.nn.Module):
     def __reduce__(self) -> Any:
         return type(self), (self._orig_mod, self.__dict__["_settings"])
 
+    def __getstate__(self) -> Any:
+        return torch.nn.Module.__getstate__(self)  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: Any) -> None:
+        torch.nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
+
     def __dir__(self) -> list[str]:
-        return sorted({*dir(self._orig_mod), *object.__dir__(self)})
+        return sorted({*dir(self._orig_mod), *object.__dir__(self), "_orig_mod"})
+
+
+def _join_torch(module: ModuleType) -> None:
+    """Make the class a subclass of torch's, for whoever asks `isinstance` and the like."""
+    OptimizedModule.__bases__ = (_core.Caller, module.OptimizedModule)
+    OptimizedModule._call_straight()
 
 
 OptimizedModule._call_straight()
+_imports.when_imported("torch._dynamo.eval_frame", _join_torch)
 
 
 class DisabledModule(OptimizedModule):
-    """What `magneto.disable` gives for a module: its calls are never captured."""
+    """What `magneto.disable` returns for a module: its calls are never captured."""
 
     def __init__(self, module: torch.nn.Module, recursive: bool = True, reason: str | None = None) -> None:
         object.__setattr__(self, "_marks", (recursive, reason))

@@ -201,7 +201,7 @@ def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(value, torch.Tensor):
             for arg in args:
                 if value is arg and not _is_among(value, dirty):
-                    give_up("a torch.autograd.Function that gives back what it was given")
+                    give_up("a torch.autograd.Function that returns what it was given")
     for value in dirty:
         if not _is_among(value, args) or not _is_among(value, outputs):
             give_up("a torch.autograd.Function with another use of mark_dirty")

@@ -31,7 +31,7 @@ class EntryProfile:
 
 
 class Profile:
-    """What `magneto.profile(fn)` gives: a context manager that times the calls made in it.
+    """What `magneto.profile(fn)` returns: a context manager that times the calls made in it.
 
         with magneto.profile(compiled) as figures:
             for batch in batches:
@@ -108,7 +108,7 @@ class Profile:
 
 
 def profile(function: Any) -> Profile:
-    """Time the calls of something that `magneto.compile` made, while the context manager that this gives is entered.
+    """Time the calls of something that `magneto.compile` made, while the context manager that this returns is entered.
 
     For each captured version: how often it was tried and used, and how long its guards, its graph and the rest took.
     """

@@ -1,4 +1,4 @@
-"""What an operation gives, from metadata alone: the slow path behind the core's propagation cache."""
+"""What an operation returns, from metadata alone: the slow path behind the core's propagation cache."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from torch._subclasses.fake_tensor import (
 )
 
 from magneto import _core
-
-REQUIRES_GRAD, NON_LEAF, PARAMETER, CONJUGATE, NEGATIVE, LEAF_VIEW, MULTI_VIEW = 1, 2, 4, 8, 16, 32, 64
 
 DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)
 """What FakeTensorMode raises for an operation whose result depends on data."""
@@ -79,21 +77,21 @@ def make_fake(meta: Any, mode: FakeTensorMode) -> torch.Tensor:
     """A FakeTensor with this metadata."""
     with mode, torch.inference_mode(False), torch.enable_grad():
         fake = torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device=meta.device)
-        if meta.flags & LEAF_VIEW:
+        if meta.flags & _core.META_LEAF_VIEW:
             fake = fake.requires_grad_(True)[...]
-        if meta.flags & CONJUGATE:
+        if meta.flags & _core.META_CONJUGATE:
             fake = fake.conj()
-        if meta.flags & NEGATIVE:
+        if meta.flags & _core.META_NEGATIVE:
             fake = torch._neg_view(fake)
-        if meta.flags & REQUIRES_GRAD and not meta.flags & LEAF_VIEW:
-            if meta.flags & NON_LEAF:
+        if meta.flags & _core.META_REQUIRES_GRAD and not meta.flags & _core.META_LEAF_VIEW:
+            if meta.flags & _core.META_NON_LEAF:
                 fake = _with_history(fake)
             else:
                 fake.requires_grad_(True)
-        if meta.flags & MULTI_VIEW:
+        if meta.flags & _core.META_MULTI_VIEW:
             fake = fake[...]
             _set_creation_meta(fake, CreationMeta.MULTI_OUTPUT_NODE)
-        if meta.flags & PARAMETER:
+        if meta.flags & _core.META_PARAMETER:
             fake._is_param = True
     return fake
 
@@ -102,20 +100,20 @@ def meta_of(tensor: torch.Tensor) -> Any:
     """The core's metadata for a tensor."""
     flags = 0
     if tensor.requires_grad:
-        flags |= REQUIRES_GRAD
+        flags |= _core.META_REQUIRES_GRAD
         if not tensor.is_leaf:
-            flags |= NON_LEAF
+            flags |= _core.META_NON_LEAF
             base = tensor._base
             if base is not None and base.is_leaf:
-                flags |= LEAF_VIEW
+                flags |= _core.META_LEAF_VIEW
             if base is not None and _get_creation_meta(tensor) == CreationMeta.MULTI_OUTPUT_NODE:
-                flags |= MULTI_VIEW
+                flags |= _core.META_MULTI_VIEW
     if getattr(tensor, "_is_param", False):
-        flags |= PARAMETER
+        flags |= _core.META_PARAMETER
     if tensor.is_conj():
-        flags |= CONJUGATE
+        flags |= _core.META_CONJUGATE
     if tensor.is_neg():
-        flags |= NEGATIVE
+        flags |= _core.META_NEGATIVE
     if tensor.layout != torch.strided:
         raise Unsupported(f"layout {tensor.layout}")
     fake = tensor if is_symbolic(tensor) else None
@@ -302,6 +300,9 @@ def _same(left: Any, right: Any) -> bool:
     """Whether two outcomes say the same."""
     if type(left) is not type(right):
         return False
+    if isinstance(left, _core.Outcome):
+        fields = ("kind", "why", "result", "changes", "views", "written")
+        return all(_same(getattr(left, field), getattr(right, field)) for field in fields)
     if isinstance(left, (list, tuple)):
         return len(left) == len(right) and all(map(_same, left, right))
     if type(left) is _core.Ref:
@@ -315,12 +316,12 @@ def propagate(
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None,
     inputs: list[tuple[int, Any]],
-    expected: Any,
-) -> Any:
+    expected: _core.Outcome | None,
+) -> _core.Outcome:
     """Run an operation on FakeTensors.
 
     Args:
-        kind: 2 if `target` is the name of a method, else it is a function.
+        kind: `_core.NODE_METHOD` if `target` is the name of a method, else `_core.NODE_FUNCTION`.
         target: what to call.
         args: the arguments, with references to nodes in place of tensors.
         kwargs: the same by keyword.
@@ -328,15 +329,14 @@ def propagate(
         expected: an outcome that should come again, or None.
 
     Returns:
-        (result, changes, views, written), or a text that says why the operation can't be captured: `!` first if it
-        depends on data, `?` if its result can't be held by a graph, `x` if it raised.
+        What it returns and does, or a refusal.
     """
     was_quiet = quiet.on
     try:
         quiet.on = True
         with _CaughtWarnings() as caught:
             outcome = _propagate(kind, target, args, kwargs or {}, inputs)
-        if caught and isinstance(outcome, tuple):
+        if caught and outcome.kind == _core.OUTCOME_KNOWN:
             outcome = _with_warnings(caught, outcome, kind, target, args, kwargs or {}, inputs)
     except BaseException:
         _forget_mode()
@@ -360,20 +360,26 @@ def _are_warnings_seen() -> bool:
     return not (shown and plain) or _core.has_changed(warnings)
 
 
-def _with_warnings(caught: list[Any], outcome: Any, *operation: Any) -> Any:
+def _with_warnings(caught: list[Any], outcome: _core.Outcome, *operation: Any) -> _core.Outcome:
     """The outcome of an operation that has warned. If it does so each time, so it does when the graph runs; but where
     somebody may look for the warning the graph ends before it. What is said once in a process is said now."""
     with _CaughtWarnings() as again:
         _propagate(*operation)
+    if again and _are_warnings_seen():
+        return _core.refusal(_core.OUTCOME_UNSUPPORTED, f"a warning: {again[0].message}")
     if again:
-        return f"?a warning: {again[0].message}" if _are_warnings_seen() else outcome
+        return outcome
     for one in caught:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     return outcome
 
 
-def _itself(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
+def _nothing(saved: Any) -> None:
+    """In place of the tensor itself: a result that is saved would hold itself for good."""
+
+
+def _no_more(saved: Any) -> torch.Tensor:
+    raise AssertionError("nothing is run backward on FakeTensors")
 
 
 @contextlib.contextmanager
@@ -382,7 +388,7 @@ def _hidden_hooks() -> Iterator[None]:
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
         yield
         return
-    torch._C._autograd._push_saved_tensors_default_hooks(_itself, _itself)
+    torch._C._autograd._push_saved_tensors_default_hooks(_nothing, _no_more)
     try:
         yield
     finally:
@@ -412,21 +418,21 @@ def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any],
     fake_args = convert(args)
     fake_kwargs = convert(kwargs)
     with mode, _hidden_hooks():
-        if kind == 2:
+        if kind == _core.NODE_METHOD:
             return getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
         return target(*fake_args, **fake_kwargs)
 
 
 def _is_effect(target: Any) -> bool:
-    """Whether an operator that somebody has added gives nothing, writes to no argument, and has no fake kernel: its own
-    kernel, which does something else, would run now and once more in the graph."""
+    """Whether an operator that somebody has added returns nothing, writes to no argument, and has no fake kernel: its
+    own kernel, which does something else, would run now and once more in the graph."""
     if type(target) is torch._ops.OpOverloadPacket:
         return any(_is_effect(getattr(target, name)) for name in target._overload_names)
     if type(target) is not torch._ops.OpOverload or target.namespace in ("aten", "prim", "prims"):
         return False
     schema = target._schema
-    gives = any(str(one.type) != "NoneType" for one in schema.returns)
-    if gives or any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments):
+    returns = any(str(one.type) != "NoneType" for one in schema.returns)
+    if returns or any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments):
         return False
     name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
     fake = torch._library.simple_registry.singleton.find(schema.name).fake_impl
@@ -438,7 +444,7 @@ _INDEXED_WRITES = frozenset(("setitem", "__setitem__", "index_put", "index_put_"
 
 def _writes_by_bytes(kind: int, target: Any, args: tuple[Any, ...], fakes: dict[int, Any]) -> bool:
     """Whether an operation writes to items by a mask of uint8: its kernel warns of that, and FakeTensors do not."""
-    name = target if kind == 2 else getattr(target, "__name__", "").partition(".")[0]
+    name = target if kind == _core.NODE_METHOD else getattr(target, "__name__", "").partition(".")[0]
     if name not in _INDEXED_WRITES or len(args) < 2:
         return False
     keys = args[1] if isinstance(args[1], (tuple, list)) else (args[1],)
@@ -456,7 +462,7 @@ _ONE_DTYPE = frozenset((
 
 def _has_one_dtype(kind: int, target: Any, fakes: list[torch.Tensor]) -> bool:
     """Whether an operation that wants it gets tensors of one dtype, or casts them."""
-    name = target if kind == 2 else getattr(target, "__name__", "").partition(".")[0]
+    name = target if kind == _core.NODE_METHOD else getattr(target, "__name__", "").partition(".")[0]
     return (
         name not in _ONE_DTYPE
         or len({fake.dtype for fake in fakes}) < 2
@@ -464,9 +470,19 @@ def _has_one_dtype(kind: int, target: Any, fakes: list[torch.Tensor]) -> bool:
     )
 
 
+# Operations that make floats of integers, and of which FakeTensors say float32 whatever the default dtype is.
+_FLOATS = frozenset(("ldexp",))
+
+
+def _has_known_dtype(kind: int, target: Any) -> bool:
+    """Whether FakeTensors know the dtype of what an operation returns."""
+    name = target if kind == _core.NODE_METHOD else getattr(target, "__name__", "").partition(".")[0]
+    return name not in _FLOATS or torch.get_default_dtype() is torch.float32
+
+
 def _propagate(
     kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
-) -> Any:
+) -> _core.Outcome:
     raised: list[Exception] = []
     while True:
         outcome, error = _try(kind, target, args, kwargs, inputs)
@@ -483,16 +499,19 @@ def _propagate(
 
 def _try(
     kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
-) -> tuple[Any, Exception | None]:
+) -> tuple[_core.Outcome, Exception | None]:
     """The outcome, and what the operation raised."""
     mode = fake_mode()
     try:
         fakes = {node: make_fake(meta, mode) for node, meta in inputs}
         before = [version(fake) for fake in fakes.values()]
         if not _has_one_dtype(kind, target, list(fakes.values())):
-            return "xRuntimeError: tensors of different dtypes", None
-        if kind != 2 and _is_effect(target):
-            raise Unsupported("an operator that gives nothing")
+            why = "RuntimeError: tensors of different dtypes"
+            return _core.refusal(_core.OUTCOME_RAISES, why), None
+        if not _has_known_dtype(kind, target):
+            raise Unsupported("a result of the default dtype")
+        if kind != _core.NODE_METHOD and _is_effect(target):
+            raise Unsupported("an operator that returns nothing")
         if _writes_by_bytes(kind, target, args, fakes):
             raise Unsupported("a warning: a mask of uint8")
         result = call(kind, target, args, kwargs, fakes, mode)
@@ -510,12 +529,13 @@ def _try(
             given = [fakes[ref.index] for ref in refs if type(ref) is _core.Ref]
             if _is_resized([meta for _, meta in inputs], list(fakes.values()), given):
                 raise Unsupported("a tensor that is given as `out` and gets another shape")
-        return (wrapped, tuple(changes), results.views(), written), None
+        return _core.outcome(wrapped, tuple(changes), results.views(), written), None
     except (*DATA_DEPENDENT, _DataDependent) as error:
-        return f"!{error}", None
+        return _core.refusal(_core.OUTCOME_DATA_DEPENDENT, str(error)), None
     except Unsupported as error:
-        return f"?{error}", None
+        return _core.refusal(_core.OUTCOME_UNSUPPORTED, str(error)), None
     except Exception as error:  # whatever it is, the program gets it by running the operation for real
         _core.clear_frames(error)  # if it was interrupted: contexts are left now, and not later
         depends = isinstance(error, RuntimeError) and "its data is not allocated yet" in str(error)
-        return f"{'!' if depends else 'x'}{type(error).__name__}: {error}", None if depends else error
+        reason = _core.OUTCOME_DATA_DEPENDENT if depends else _core.OUTCOME_RAISES
+        return _core.refusal(reason, f"{type(error).__name__}: {error}"), None if depends else error

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class ExplainOutput:
-    """What `magneto.explain(fn)(*args, **kwargs)` gives; `str()` of it is for reading."""
+    """What `magneto.explain(fn)(*args, **kwargs)` returns; `str()` of it is for reading."""
 
     graphs: list[fx.GraphModule]
     graph_count: int

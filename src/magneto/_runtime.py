@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from magneto import _control, _core, rules
+from magneto import _control, _core, _rules
 from magneto._compile import is_compiling
 
 
@@ -23,13 +23,13 @@ Twin.__name__, Twin.__qualname__, Twin.__module__ = "Tensor", "Tensor", "torch"
 
 
 def propagate(*args: Any) -> Any:
-    """What an operation gives, from metadata alone."""
+    """What an operation returns, from metadata alone."""
     from magneto import _locks  # rarely needed: most operations have a shape function in C
 
     with _locks.compile_lock():
         from magneto import _propagate
 
-        return _propagate.propagate(*args)
+        return _core.uninterrupted(_propagate.propagate, *args)
 
 
 def symbols(scalars: bool, shapes: bool) -> Any:
@@ -39,15 +39,16 @@ def symbols(scalars: bool, shapes: bool) -> Any:
     return _symbols.Session(scalars, shapes)
 
 
-_tables = rules.tables()
+_tables = _rules.tables()
 _tables["calls"].update(
     {_core.capturing: "is_compiling", is_compiling: "is_compiling", _control.graph_break: "user_break"}
 )
 _tables.update(
-    judge=rules.judge,
+    judge=_rules.judge,
     flags=[(vars(_control), "_error_on_graph_break")],
     forced=_control.forced,
     refresh=_control.refresh,
+    look=_control.look,
     replaced=_control.replaced,
     ignored=_control.ignored,
 )
@@ -57,4 +58,4 @@ _core.configure(_tables, Twin, propagate)
 
 def judge_again() -> None:
     """Forget which modules are skipped."""
-    _core.configure({"judge": rules.judge}, Twin, propagate)
+    _core.configure({"judge": _rules.judge}, Twin, propagate)

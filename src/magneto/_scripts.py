@@ -52,7 +52,7 @@ def _is_plain(function: Any, seen: list[Any]) -> bool:
 
 
 def is_as_written(script: Any, kinds: list[type], names: tuple[str, ...]) -> bool:
-    """Whether a script does what its Python function does, if that raises nothing and gives tensors and numbers.
+    """Whether a script does what its Python function does, if that raises nothing and returns tensors and numbers.
 
     Args:
         script: a function that torch.jit.script, or torch.jit.trace, has made.

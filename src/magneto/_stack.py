@@ -1,7 +1,8 @@
-"""Frames of the program as text, from the code objects and offsets that the core gives."""
+"""Frames of the program as text, from the code objects and offsets that the core passes."""
 
 from __future__ import annotations
 
+import dis
 import itertools
 import linecache
 import os
@@ -18,7 +19,10 @@ _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _SITE = tuple(
     path + os.sep for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")} if path
 )
-_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+_VARIABLES = frozenset(dis.haslocal + dis.hasfree)
 
 
 def _torch_folder() -> str:
@@ -27,10 +31,64 @@ def _torch_folder() -> str:
     return os.path.dirname(file) + os.sep if file else "\0"
 
 
+class FailedGuard(str):
+    """A guard that does not hold, as text; `frame` is the line of the program that asked for it.
+
+    Arguments are guarded before anything is executed: of those it is the line that first reads the `variable`.
+    """
+
+    code: CodeType
+    offset: int
+    variable: str | None
+
+    def __new__(cls, text: str, code: CodeType, offset: int, variable: str | None = None) -> FailedGuard:
+        self = super().__new__(cls, text)
+        self.code, self.offset, self.variable = code, offset, variable
+        return self
+
+    @property
+    def frame(self) -> traceback.FrameSummary:
+        offset = self.offset
+        if self.variable is not None:
+            offset = _first_read(self.code, max(offset, 0), self.variable)
+        return summary(self.code, offset) if offset >= 0 else _header(self.code)
+
+
+def _first_read(code: CodeType, start: int, variable: str) -> int:
+    """Where a variable is first read behind an offset; -1 if it is nowhere."""
+    for instruction in dis.get_instructions(code):
+        if (
+            instruction.offset >= start
+            and instruction.opname.startswith("LOAD_")
+            and instruction.opcode in _VARIABLES
+            and instruction.argval == variable
+        ):
+            return instruction.offset
+    return -1
+
+
+def _header(code: CodeType) -> traceback.FrameSummary:
+    """The line with the `def` of a function: decorators come before it."""
+    for line in range(code.co_firstlineno, code.co_firstlineno + 20):
+        text = linecache.getline(code.co_filename, line)
+        if text.lstrip().startswith(("def ", "async def ")):
+            return traceback.FrameSummary(code.co_filename, line, code.co_name, lookup_line=False, line=text)
+    return summary(code, 0)
+
+
+def told(text: str) -> str:
+    """A guard that does not hold, and the line that asked for it where that is known."""
+    if not isinstance(text, FailedGuard):
+        return text
+    frame = text.frame
+    line = f": {frame.line}" if frame.line else ""
+    return f"{text} ({frame.filename}:{frame.lineno} in {frame.name}{line})"
+
+
 def is_library(code: CodeType) -> bool:
     """Whether code belongs to torch, magneto or Python itself: not what a user wants to be shown."""
     file = code.co_filename
-    if file.startswith(("<frozen", _OWN, _torch_folder())):
+    if file.startswith(("<frozen", OWN, _torch_folder())):
         return True
     return file.startswith(_STDLIB) and not file.startswith(_SITE)
 

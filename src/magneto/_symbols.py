@@ -34,7 +34,7 @@ _MEMOS = ("nonzero_memo", "item_memo", "unique_memo", "unique_consecutive_memo")
 
 @functools.cache
 def _consumers() -> tuple[frozenset[Any], frozenset[str]]:
-    """Functions and methods that ask for the value of a tensor, but give nothing whose size depends on it."""
+    """Functions and methods that ask for the value of a tensor, but return nothing whose size depends on it."""
     from torch._dynamo.variables import torch as variables
 
     return variables.ops_consuming_unbacked_scalars, variables.methods_consuming_unbacked_scalars
@@ -72,11 +72,11 @@ class Session:
         kwargs: dict[str, Any] | None,
         inputs: list[tuple[int, Any, Any, bool, torch.Tensor | None]],
         numbers: list[tuple[int, Any]],
-    ) -> Any:
+    ) -> _core.Outcome:
         """Run an operation on FakeTensors and symbols.
 
         Args:
-            kind: 2 if `target` is the name of a method, else it is a function.
+            kind: `_core.NODE_METHOD` if `target` is the name of a method, else `_core.NODE_FUNCTION`.
             target: what to call.
             args: the arguments, with references to nodes in place of tensors and numbers.
             kwargs: the same by keyword.
@@ -85,34 +85,34 @@ class Session:
             numbers: pairs of a node and its number.
 
         Returns:
-            (result, changes, views, written, fakes of the inputs, fakes of the results or None, bindings), or a text
-            as `_propagate.propagate` gives it.
+            What it returns and does, with the FakeTensors of its inputs and results, or a refusal.
         """
         with _locks.compile_lock():
             was_quiet = quiet.on
             try:
                 quiet.on = True
-                return self._run(kind, target, args, kwargs or {}, inputs, numbers)
+                return _core.uninterrupted(self._run, kind, target, args, kwargs or {}, inputs, numbers)
             except (
                 GuardOnDataDependentSymNode,
                 PendingUnbackedSymbolNotFound,
                 *_propagate.DATA_DEPENDENT,
             ) as error:
-                return f"!{_first_line(error)}"
+                return _core.refusal(_core.OUTCOME_DATA_DEPENDENT, _first_line(error))
             except _propagate.Unsupported as error:
-                return f"?{error}"
+                return _core.refusal(_core.OUTCOME_UNSUPPORTED, str(error))
             except Exception as error:
                 # it may be the symbols that can't do it, and not the program that is wrong
                 symbols = isinstance(error, NotImplementedError) or (
                     numbers and (not inputs or "Sym" in str(error))
                 )
-                return f"{'!' if symbols else 'x'}{type(error).__name__}: {_first_line(error)}"
+                reason = _core.OUTCOME_DATA_DEPENDENT if symbols else _core.OUTCOME_RAISES
+                return _core.refusal(reason, f"{type(error).__name__}: {_first_line(error)}")
             finally:
                 quiet.on = was_quiet
 
     def _run(
         self, kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, numbers: Any
-    ) -> Any:
+    ) -> _core.Outcome:
         fakes: dict[int, Any] = {}
         for node, meta, fake, shared, real in inputs:
             if fake is None:
@@ -125,7 +125,7 @@ class Session:
         values = {**fakes, **dict(numbers)}
         ignored: Any = contextlib.nullcontext()
         functions, methods = _consumers()
-        if target is operator.setitem or target in (methods if kind == 2 else functions):
+        if target is operator.setitem or target in (methods if kind == _core.NODE_METHOD else functions):
             ignored = self.shape_env.ignore_fresh_unbacked_symbols()
         if getattr(target, "__name__", target) in ("squeeze", "squeeze_"):
             _check_squeezed(values, *args, **kwargs)
@@ -153,7 +153,15 @@ class Session:
             kept.append(tensor if keep else None)
             if keep:
                 self.live.append((weakref.ref(tensor), False))
-        return wrapped, tuple(changes), results.views(), written, given, kept, bindings
+        return _core.outcome(
+            wrapped,
+            tuple(changes),
+            results.views(),
+            written,
+            input_fakes=given,
+            result_fakes=kept,
+            bindings=bindings,
+        )
 
     # ---- what is known of a tensor's data ----
 
@@ -188,13 +196,13 @@ class Session:
 
     # ---- numbers ----
 
-    def evaluate(self, number: Any) -> Any:
-        """The value of a number if it is known without its data; else a text that says what is not known."""
+    def evaluate(self, number: Any) -> _core.Outcome:
+        """The value of a number if it is known without its data; else a refusal."""
         with _locks.compile_lock():
             try:
-                return (guard_scalar(number),)
+                return _core.outcome(_core.uninterrupted(guard_scalar, number))
             except GuardOnDataDependentSymNode as error:
-                return _first_line(error)
+                return _core.refusal(_core.OUTCOME_DATA_DEPENDENT, _first_line(error))
 
     # ---- guards on the values of inputs ----
 

@@ -9,7 +9,7 @@ TORCH = "2.13.0"
 
 
 def problem(implementation: str, python: tuple[int, ...], torch: str | None) -> str | None:
-    """Say why magneto can't work here, or give None if it can.
+    """Say why magneto can't work here, or return None if it can.
 
     `torch` is the version of the installed distribution, or None if there is none.
     """

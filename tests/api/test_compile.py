@@ -384,6 +384,7 @@ class Adds(torch.nn.Module):
         return x + n
 
 
+@pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
 @pytest.mark.parametrize("what", [lambda x, n: x + n, Adds()])
 def test_recompile_limit_is_logged_once_and_names_the_guard(what, caplog):
     f = magneto.compile(what, backend="eager")
@@ -396,7 +397,7 @@ def test_recompile_limit_is_logged_once_and_names_the_guard(what, caplog):
     assert (record.name, record.levelname) == ("magneto", "WARNING")
     assert "L['n'] ==" in record.getMessage()
     assert "recompile_limit" in record.getMessage()
-    line = test_recompile_limit_is_logged_once_and_names_the_guard.__code__.co_firstlineno + 7
+    line = test_recompile_limit_is_logged_once_and_names_the_guard.__code__.co_firstlineno + 8
     assert f"{__file__}:{line}" in record.getMessage()
     assert captured(f) == 2
     assert sum(magneto.counters["recompiles"].values()) > 0
@@ -588,7 +589,7 @@ def test_cache_entries():
 
 
 def test_counters():
-    f = eager(plain)
+    f = magneto.compile(plain, backend="eager")
     f(torch.ones(2))
     f(torch.ones(3))
     assert magneto.counters["frames"] == {"total": 2, "ok": 2}

@@ -8,6 +8,7 @@ import functools
 import operator
 import types
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -620,3 +621,16 @@ def test_texts_of_guards_say_how_an_object_is_reached():
     assert "G['F'].relu is the same function" in texts
     assert any(text.startswith("G['other'].weight: tensor") for text in texts)
     assert any(text.startswith("G['HOLDER'].__closure__[0].cell_contents: tensor") for text in texts)
+
+
+def test_backends_are_told_of_static_addresses() -> None:
+    told = []
+
+    def backend(module: Any, inputs: Any) -> Any:
+        told.append([node.meta["tensor_dict"] for node in module.graph.nodes if node.op == "placeholder"])
+        return module.forward
+
+    x, y = torch.ones(2), torch.ones(2)
+    torch._dynamo.mark_static_address(x, guard=False)
+    magneto.compile(lambda x, y: x + y, backend=backend)(x, y)
+    assert told == [[{"_dynamo_static_input_type": "unguarded"}, {}]]

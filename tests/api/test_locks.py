@@ -122,7 +122,7 @@ def test_an_interrupt_anywhere_in_a_propagation_leaves_the_lock_free() -> None:
 
     def work() -> None:
         outcome = _runtime.propagate(0, torch.sin, (_core.ref(0),), {}, [(0, meta)], None)
-        assert outcome[0] is meta
+        assert outcome.result is meta
 
     kept, at = [], 0
     while True:
@@ -133,7 +133,7 @@ def test_an_interrupt_anywhere_in_a_propagation_leaves_the_lock_free() -> None:
         kept.append(error)
         assert is_free(lock), f"after an interrupt at {at}"
         assert not _propagate.quiet.on
-        magneto.rules._pop_modes(0)  # here as the core does
+        magneto._rules._pop_modes(0)  # here as the core does
     assert at > 20
 
 

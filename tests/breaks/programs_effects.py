@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capture.programs import parse
+from programs.texts import parse
 
 PROGRAMS = parse(r"""
 ### append before and after

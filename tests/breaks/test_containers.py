@@ -1,4 +1,4 @@
-"""Containers and iterators that are in use where a capture stops: what follows finds in them what eager's code finds."""
+"""Containers and iterators in use where a capture stops: what follows finds in them what eager's code finds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from capture import harness
-from capture.programs import parse
+from programs import harness
+from programs.texts import parse
 
 import magneto
 from magneto import _core

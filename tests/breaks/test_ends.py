@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from capture import harness
+from programs import harness
 
 import magneto
 from magneto import _core

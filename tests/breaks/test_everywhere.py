@@ -1,4 +1,5 @@
-"""The programs of tests/capture with a break before their k-th instruction, and then before every k-th that follows.
+"""Programs of tests/programs, entry, guard and record with a break before their k-th instruction, and then before
+every k-th that follows.
 
 Where no capture of a program is that long, k is halved until one is: each test has a break.
 """
@@ -11,17 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from capture import (
-    harness,
-    test_effects,
-    test_guards,
-    test_identity,
-    test_language,
-    test_library,
-    test_module_programs,
-    test_recording,
-    test_symbols,
-)
+from entry import test_effects, test_identity
+from guard import test_guards
+from programs import harness, test_language, test_library, test_module_programs
+from record import test_recording, test_symbols
 
 import magneto
 from magneto import _core
@@ -39,7 +33,7 @@ PROGRAMS = {
     )
     for name, (text, steps) in programs.items()
 }
-# A string that lies over a break may be another equal one behind it: see "What is not done yet" in ARCHITECTURE.md.
+# A string that lies over a break may be another equal one behind it: see docs/limits.md.
 del PROGRAMS["identity: strings in a dict that are one object or two"]
 
 # The first instructions, where frames are small, and a few further in, in callees, loops and handlers.
@@ -100,7 +94,7 @@ def test_break_before_every_kth_instruction(name: str, step: int) -> None:
 
 
 # A graph does not know that a tensor which a break left outside is one of several views. Where a backend has compiled
-# it, it raises when it runs, out of the call, and not to the handler: see "What is not done yet" in ARCHITECTURE.md.
+# it, it raises when it runs, out of the call, and not to the handler: see docs/limits.md.
 COMPILED = [name for name in PROGRAMS if name != "effects: one of several views changed in place"]
 
 

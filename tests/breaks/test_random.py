@@ -9,8 +9,8 @@ import os
 import random
 
 import pytest
-from capture import harness
-from capture.test_random_programs import KINDS
+from programs import harness
+from programs.test_random_programs import KINDS
 
 from magneto import _core
 

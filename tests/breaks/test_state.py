@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from capture import harness
+from programs import harness
 
 from magneto import _core
 

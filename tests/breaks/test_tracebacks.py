@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from capture import harness
-from capture.programs import parse
+from programs import harness
+from programs.texts import parse
 
 import magneto
 

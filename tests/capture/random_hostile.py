@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import random
 
-from magneto import _core
+from programs import harness
 
-from . import harness
+from magneto import _core
 
 HEADER = """
 class Boom(Exception):
@@ -356,3 +356,16 @@ def run(seed: int, faults: bool) -> harness.Report:
         return harness.run(program, steps, compile=compiled, before=inject if faults else lambda: None)
     finally:
         _core.inject_fault(0)
+
+
+def varies(seed: int) -> bool:
+    """Whether the program in eager does not do the same each time: texts with addresses, sets in the order of addresses."""
+    program, steps = write(seed)
+    kept = []
+    for count in range(12):
+        kept.append([object() for _ in range(37 * count)])  # others lie elsewhere
+        try:
+            harness.run(program, steps, compile=lambda function: function)
+        except harness.Difference:
+            return True
+    return False

@@ -307,3 +307,66 @@ def test_blocking_calls_release_the_gil():
     os.close(read)
     os.close(write)
     assert seen == [b"x"]
+
+
+class Halt(BaseException):
+    pass
+
+
+def steps(log, made):
+    """`made` is called, and then there is time to notice what it did."""
+    log.append("begins")
+    made()
+    for _ in range(200_000):
+        pass
+    log.append("ends")
+
+
+def test_signals_wait_for_what_must_not_end_halfway(on_alarm):
+    log = []
+
+    def handler(number, frame):
+        log.append("handled")
+        raise Halt
+
+    def kill():
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    on_alarm(handler)
+    with pytest.raises(Halt):
+        _core.uninterrupted(steps, log, kill)
+    assert log == ["begins", "ends", "handled"]
+
+    with pytest.raises(Halt):
+        _core.uninterrupted(_core.uninterrupted, steps, log, kill)  # nested: on the main thread both times
+    assert log[3:] == ["begins", "ends", "handled"]
+    assert threading.current_thread() is threading.main_thread()
+    on_alarm(signal.SIG_IGN)  # only the main thread may: it is that again
+
+
+def test_an_error_of_what_must_not_end_halfway_is_raised(on_alarm):
+    on_alarm(lambda *_: None)
+    with pytest.raises(ZeroDivisionError):
+        _core.uninterrupted(lambda: 1 // 0)
+    on_alarm(signal.SIG_IGN)
+
+
+def test_exceptions_of_other_threads_wait_for_what_must_not_end_halfway():
+    log = []
+
+    def poke():
+        ident = ctypes.c_ulong(threading.get_ident())
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Halt))
+
+    def body():
+        try:
+            _core.uninterrupted(steps, log, poke)
+            for _ in range(200_000):
+                pass
+        except Halt:
+            log.append("halted")
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join(60)
+    assert log == ["begins", "ends", "halted"]

@@ -81,11 +81,15 @@ def clear_torch() -> None:
         module.clear_compilation_metrics()
         module.compilation_time_metrics.clear()
         sys.modules["torch._logging._internal"].structured_logging_overhead.clear()
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    if module is not None:
+        module.FakeTensorMode.cache_clear()  # what operations give on FakeTensors
 
 
 def clear_caches() -> None:
-    """Empty the caches of the standard library and of torch, which grow for good reasons; and magneto's counters."""
+    """Empty the caches of the standard library and of torch, which grow for good reasons; and magneto's."""
     clear_torch()
+    _core.forget_outcomes()
     for counter in magneto.counters.values():
         counter.clear()
     re.purge()

@@ -1,4 +1,5 @@
-"""Lets the core's allocations fail, one after the other, in the programs of tests/capture and tests/breaks.
+"""Lets the core's allocations fail, one after the other, in the programs of tests/programs, entry, guard, record
+and breaks, and in those of tests/oom/programs.py.
 
     python tests/oom/hunt.py [--new] [--rest] [--part 1/4] [text in the names of programs]
 
@@ -58,15 +59,9 @@ def hunt(name: str, start: int, options: argparse.Namespace) -> None:
                 if growth == 0:
                     CLEARED[found.place] += 1
                 else:
-                    print(
-                        "FAULT",
-                        name,
-                        found.failed,
-                        f"{growth} blocks leak",
-                        "|",
-                        trial.where(found.place),
-                        flush=True,
-                    )
+                    # Requests of the same number may come from elsewhere once all is warm.
+                    for found.place in made.places:
+                        tell(name, found, f"{growth} blocks leak")
         except Exception as error:
             trial._core.starve()
             found = LAST["end"]

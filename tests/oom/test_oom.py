@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from torch.library import custom_op
 
 import magneto
 from magneto import _core
@@ -50,9 +53,9 @@ def test_what_the_core_asks_for_is_counted() -> None:
     compiled = magneto.compile(lambda x: [x + 1], backend="eager")
     _core.starve(trial.NEVER)
     compiled(torch.ones(2))
-    made, failed, place = _core.starve()
+    made, failed, place, leaks = _core.starve()
     assert made > 50
-    assert (failed, place) == (0, ())
+    assert (failed, place, leaks) == (0, (), False)
 
 
 def test_what_others_ask_for_is_not() -> None:
@@ -61,6 +64,45 @@ def test_what_others_ask_for_is_not() -> None:
     assert torch.ones(3).tolist() == [1, 1, 1]
     assert _core.starve()[:2] == (0, 0)
     assert len(made) == 1000
+
+
+@pytest.mark.parametrize(
+    "function", [lambda items: sorted(items), lambda items: tuple(item for item in items)]
+)
+def test_what_cpython_leaks_is_told_apart(function: Callable[[Any], Any]) -> None:
+    """Without memory for a list's first items CPython keeps what they come from; if it can't cut a tuple, the items."""
+    testcapi = pytest.importorskip("_testcapi")
+    items = [torch.tensor(1)]
+
+    def references() -> int:
+        return sys.getrefcount(items) + sys.getrefcount(items[0])
+
+    before = references()
+    for start in range(6):
+        try:
+            testcapi.set_nomemory(start, start + 1)
+            function(items)
+        except MemoryError:
+            pass
+        finally:
+            testcapi.remove_mem_hooks()
+    assert references() > before
+
+    def f(x: Any) -> Any:
+        print(end="")
+        return function(items)
+
+    told = []
+    for number in range(1, 1000):
+        compiled = magneto.compile(f, backend="eager")
+        _core.starve(number)
+        with contextlib.suppress(MemoryError):
+            compiled(torch.ones(2))
+        failed, leaks = _core.starve()[1::2]
+        told.append(leaks)
+        if not failed:
+            break
+    assert 0 < sum(told) < len(told) / 10
 
 
 def test_one_allocation_fails_at_each_place() -> None:
@@ -118,7 +160,7 @@ def test_what_a_graph_wrote_is_followed_by_all_effects() -> None:
             compiled(x)
         except MemoryError:
             pass
-        made, failed, _ = _core.starve()
+        failed = _core.starve()[1]
         assert len(kept) == x[0].item()
         if not failed:
             break
@@ -143,6 +185,81 @@ def test_locals_survive_a_break_without_memory() -> None:
         assert compiled(torch.ones(2), True).tolist() == [3, 3]
         if not failed:
             break
+
+
+def test_what_a_break_leaves_on_the_stack_goes_without_memory() -> None:
+    log: list[int] = []
+
+    class Loud:
+        def __del__(self) -> None:
+            log.append(1)
+
+    def f(x: Any, items: Any) -> Any:
+        items.pop()
+        return x + len(log)
+
+    for number in range(1, 2000):
+        compiled = magneto.compile(f, backend="eager")
+        items = [Loud()]
+        log.clear()
+        found = None
+        _core.starve(number)
+        with contextlib.suppress(MemoryError):
+            found = compiled(torch.zeros(2), items)
+        failed = _core.starve()[1]
+        assert len(items) + len(log) == 1
+        assert found is None or found.tolist() == [1, 1]
+        if not failed:
+            break
+
+
+class Alarm(BaseException):
+    pass
+
+
+@custom_op("magneto_oom::interrupted", mutates_args=())
+def interrupted(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+ARMED = False
+
+
+@interrupted.register_fake
+def _(x):
+    if ARMED:
+        raise Alarm
+    return torch.empty_like(x)
+
+
+def test_an_interrupted_capture_leaves_nothing_behind_without_memory() -> None:
+    """What is raised in Python code that a capture calls for its own ends goes to the caller."""
+    global ARMED
+
+    def f(x: Any) -> Any:
+        with torch.no_grad():
+            y = interrupted(x * 2)
+        return y + 1
+
+    seen = set()
+    for number in range(1, 1000, 3):
+        compiled = magneto.compile(f, backend="eager")
+        ARMED = True
+        _core.starve(number)
+        try:
+            compiled(torch.ones(2))
+        except (Alarm, MemoryError) as error:
+            seen.add(type(error))
+        failed = _core.starve()[1]
+        ARMED = False
+        assert torch.is_grad_enabled()
+        assert torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack() == 0
+        assert not _core.capturing()
+        assert not _core.hook_state()["users"]
+        assert compiled(torch.ones(2)).tolist() == [4, 4]
+        if not failed:
+            break
+    assert Alarm in seen
 
 
 def test_a_block_around_a_break_is_left_without_memory() -> None:

@@ -1,6 +1,6 @@
 """Runs a program while memory runs out, and looks at all that can be seen.
 
-A trial runs the steps of a program (see capture/harness.py) with some of the core's allocations refused, by
+A trial runs the steps of a program (see programs/harness.py) with some of the core's allocations refused, by
 `_core.starve`. Each step has to end as in eager, or in a MemoryError: then what is outside of the call must be as it
 was before, or as it is after the call, and the step is made again, with memory, and has to be right. A program that
 is captured in parts may also end between them.
@@ -19,13 +19,16 @@ from typing import Any
 
 import torch
 from breaks import test_everywhere, test_programs
-from capture import harness
+from programs import harness
 
 from magneto import _core
+
+from . import programs
 
 PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     **test_everywhere.PROGRAMS,
     **{f"breaks: {name}": program for name, program in test_programs.PROGRAMS.items()},
+    **programs.PROGRAMS,
 }
 for _name in (
     "breaks: eval",  # CPython's compiler crashes without memory
@@ -56,6 +59,8 @@ class End:
     place: tuple[int, ...] = ()
     raised: bool = False
     """Whether a step ended in a MemoryError."""
+    leaks: bool = False
+    """Whether CPython itself leaks where one was refused: see `leaks_at` in starve.c."""
 
 
 class Trial:
@@ -71,12 +76,14 @@ class Trial:
             self.expected.append(side.step(step))
             self.outside.append(side.outside())
         self.stops = 0
+        self.places: set[tuple[int, ...]] = set()
+        """Where allocations were refused in the runs of the last call of `growth`."""
 
     def compile(self, function: Any) -> _core.Compiled:
-        def failed(*_: Any) -> None:
+        def stopped(*_: Any) -> None:
             self.stops += 1
 
-        made = _core.Compiled(function, None, failed, None, 64)
+        made = _core.Compiled(function, None, stopped, None, 64)
         made.breaks = True
         return made
 
@@ -100,7 +107,8 @@ class Trial:
             try:
                 yield
             finally:
-                made, failed, place = _core.starve()
+                made, failed, place, leaks = _core.starve()
+                end.leaks |= leaks
                 if failed and not end.failed:
                     end.failed, end.place = end.made + failed, place
                 end.made += made
@@ -171,12 +179,16 @@ class Trial:
         return sys.getallocatedblocks()
 
     def growth(self, first: int, last: int = 0) -> int:
-        """The least that stays behind in one run: 0 if there is a run that leaves nothing."""
+        """The least that stays behind in one run: 0 if there is a run that leaves nothing, or CPython is to blame."""
         least = 0
+        self.places.clear()
         for turns in (4, 12, 40):
             figures = [self.blocks()]
             for _ in range(turns):
-                self.run(first, last)
+                end = self.run(first, last)
+                if end.leaks:
+                    return 0
+                self.places.add(end.place)
                 figures.append(self.blocks())
             least = min(b - a for a, b in zip(figures[1:], figures[2:], strict=False))
             if least <= 0:
@@ -197,7 +209,8 @@ class Trial:
     def is_own(self, end: End) -> bool:
         """Whether the program itself asked, at an instruction that was executed for real: what C functions of CPython's
         leave behind there is the same in eager. It sees the error, unless it was in the repr of a container."""
-        functions = [text.split()[0] for text in where(end.place).split(" < ")[:2] if text]
+        functions = [text.split()[0] for text in where(end.place).split(" < ") if text]
+        functions = functions[functions[:1] == ["mg_ops_call"] :][:2]
         return (
             functions[:1] == ["run"]
             and functions[1:] in (["mg_interp_resume"], ["mg_interp_watch"])

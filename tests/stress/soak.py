@@ -156,7 +156,7 @@ class Worker:
 def repair_state() -> None:
     """What torch's own context managers, written in Python, leave behind when they are interrupted, in eager too."""
     torch._C._set_grad_enabled(True)
-    magneto.rules._pop_modes(0)
+    magneto._rules._pop_modes(0)
 
 
 def check_state() -> None:
@@ -183,7 +183,15 @@ class Soak:
         self.raised = self.received = self.forks = 0
 
     def work(self, number: int) -> None:
-        worker = self.workers[number]
+        done = False
+        while not done:
+            try:
+                self.take_turns(self.workers[number])
+                done = True
+            except Interrupt:  # one more, while the one before was handled
+                pass
+
+    def take_turns(self, worker: Worker) -> None:
         while True:
             try:
                 if self.stop.is_set():

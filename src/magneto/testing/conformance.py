@@ -76,7 +76,7 @@ def full_name(module: str, directory: str | None) -> str:
 def run_pairs(
     environments: Environments, requests: dict[str, dict[Mode, Request]], jobs: int
 ) -> Iterator[Pair]:
-    """Runs every module in both modes, `jobs` processes at a time; gives each pair when both are there."""
+    """Runs every module in both modes, `jobs` processes at a time; yields each pair when both are there."""
     order = sorted(requests, key=lambda name: -SLOW.get(name.removeprefix("test."), 0.0))
     with ThreadPoolExecutor(jobs) as pool:
         futures = {
@@ -309,7 +309,7 @@ def run_all(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the comparison; gives the exit status."""
+    """Runs the comparison; returns the exit status."""
     options = parse(arguments)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:

@@ -190,7 +190,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the stress test; gives the exit status."""
+    """Runs the stress test; returns the exit status."""
     options = parse(arguments)
     try:
         core = find_core()

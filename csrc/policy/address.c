@@ -1,0 +1,146 @@
+/* Addresses of objects that texts, hashes and id() tell: they are others on each call. */
+#include "policy/calls.h"
+
+#include "capture/deferred.h"
+#include "capture/level.h"
+#include "capture/outside.h"
+#include "cpython/aside.h"
+#include "policy/rules.h"
+#include "policy/ruletable.h"
+#include "torch/kinds.h"
+#include "torch/typekind.h"
+
+static int tells_inside(MgCapture *capture, PyObject *value, int hashed);
+
+int
+mg_call_shows_address(PyObject *callable)
+{
+    if (callable == (PyObject *)&PyUnicode_Type) {
+        return 1;
+    }
+    if (!PyCFunction_Check(callable)) {
+        return Py_IS_TYPE(callable, &PyMethodDescr_Type) && PyDescr_TYPE(callable) == &PyUnicode_Type; /* format */
+    }
+    const char *name = ((PyCFunctionObject *)callable)->m_ml->ml_name;
+    return strcmp(name, "repr") == 0 || strcmp(name, "hash") == 0 || strcmp(name, "format") == 0 ||
+           strcmp(name, "ascii") == 0;
+}
+
+/* The same at a level of a structure; what lies too deep may have one. */
+static int
+has_address(PyObject *value, MgWalk *walk)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (PyType_Check(value)) { /* guarded by identity */
+        return type->tp_repr != PyType_Type.tp_repr;
+    }
+    if (PyTuple_CheckExact(value) || PyList_CheckExact(value) || type == mg_torch.size) {
+        PyObject **items = PySequence_Fast_ITEMS(value);
+        int found = !mg_walk_enter(walk);
+        for (Py_ssize_t i = 0; !found && i < Py_SIZE(value); i++) {
+            found = items[i] == value || PyList_CheckExact(items[i]) || has_address(items[i], walk);
+        }
+        mg_walk_leave(walk);
+        return found;
+    }
+    return type != &PyUnicode_Type && type != &PyLong_Type && type != &PyFloat_Type && type != &PyBool_Type &&
+           type != &PyBytes_Type && value != Py_None && type != mg_torch.dtype && type != mg_torch.device &&
+           !mg_kind_is_constant(type);
+}
+
+int
+mg_rules_has_address(PyObject *value)
+{
+    MgWalk walk = MG_WALK;
+    return has_address(value, &walk);
+}
+
+/* tells_inside for what a tuple, list or dict holds. */
+static int
+holds_inside(MgCapture *capture, PyObject *value, int hashed)
+{
+    if (mg_depth_enter(capture) < 0) {
+        return MG_ERR;
+    }
+    int found = Py_ReprEnter(value); /* it may hold itself */
+    if (found != 0) {
+        mg_depth_leave(capture);
+        return found < 0 ? MG_ERR : 0;
+    }
+    if (PyDict_CheckExact(value)) {
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (found == 0 && PyDict_Next(value, &position, &key, &item)) {
+            found = tells_inside(capture, key, hashed);
+            found = found != 0 ? found : tells_inside(capture, item, hashed);
+        }
+    }
+    else {
+        for (Py_ssize_t i = 0; found == 0 && i < Py_SIZE(value); i++) {
+            found = tells_inside(capture, PySequence_Fast_ITEMS(value)[i], hashed);
+        }
+    }
+    MG_STARVE_PAUSE(); /* CPython leaves the object on its list if there is no memory to make that shorter */
+    Py_ReprLeave(value);
+    MG_STARVE_RESUME();
+    mg_depth_leave(capture);
+    return found;
+}
+
+/* What a text or a hash (`hashed`) tells of the address of an object that captured code made: 1 if it does, and each call
+ * makes its own. Outside objects are guarded: tensors here, others when the entry is made. Or MG_ERR. */
+static int
+tells_inside(MgCapture *capture, PyObject *value, int hashed)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyTuple_Type || (!hashed && (type == &PyList_Type || type == &PyDict_Type))) {
+        return holds_inside(capture, value, hashed);
+    }
+    if (mg_is_bound_builtin(value)) { /* the address of what it is bound to */
+        return mg_is_twin(PyCFunction_GET_SELF(value)) || mg_outside_of(capture, value) == NULL;
+    }
+    if (hashed && mg_is_nan(value)) { /* which has its address for a hash */
+        MgSource *lazy = mg_deferred_source(capture, value);
+        return lazy == NULL ? 0 : mg_capture_guard(capture, MG_GUARD_IDENTITY, lazy, value);
+    }
+    int tensor = mg_is_twin(value);
+    if (tensor ? !hashed
+               : !(hashed ? type->tp_hash == PyBaseObject_Type.tp_hash : type->tp_repr == PyBaseObject_Type.tp_repr) &&
+                     type != &PyFunction_Type && type != &PyMethod_Type) {
+        return 0;
+    }
+    MgOutside *record = mg_outside_of(capture, value);
+    if (record == NULL) {
+        return tensor || mg_table_get(&capture->inside, value, NULL) != NULL || type != &PyFunction_Type;
+    }
+    return tensor || record->kind == MG_KIND_FUNCTION
+               ? mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object)
+               : 0;
+}
+
+int
+mg_call_note_address(MgCapture *capture, PyObject *callable, PyObject *value)
+{
+    int hashed = PyCFunction_Check(callable) && strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, "hash") == 0;
+    int inside = tells_inside(capture, value, hashed);
+    if (inside > 0 && capture->breaks.can_break) {
+        mg_call_unknown(capture, callable);
+        return MG_ERR;
+    }
+    return inside > 0 && hashed ? 1 : inside < 0 ? MG_ERR : 0;
+}
+
+int
+mg_rules_note_text(MgCapture *capture, PyObject *value)
+{
+    return mg_call_note_address(capture, (PyObject *)&PyUnicode_Type, value);
+}
+
+int
+mg_call_note_id(MgCapture *capture, PyObject *id)
+{
+    return (capture->reads.ids == NULL && (capture->reads.ids = PySet_New(NULL)) == NULL) ||
+                   PySet_Add(capture->reads.ids, id) < 0
+               ? MG_ERR
+               : MG_OK;
+}

@@ -1,0 +1,37 @@
+/* The arguments of an operation: as the graph holds them, and as the key of what it returns. */
+#ifndef MG_ARGUMENTS_H
+#define MG_ARGUMENTS_H
+
+#include "capture/capture.h"
+
+/* What is collected while the arguments of an operation are mapped. */
+typedef struct {
+    MgCapture *capture;
+    PyObject *key;     /* list: the propagation key */
+    PyObject *twins;   /* list: the twins, in order of appearance; never an alias */
+    PyObject *aliases; /* list or NULL: the aliases among the arguments, and the references to their tensors, in turn */
+    PyObject *numbers; /* list: the numbers that depend on data; NULL if there are none */
+    int symbolic;      /* there are symbols among the arguments */
+    int infers;        /* the operation takes the dtype of its result from numpy's scalars among the arguments, */
+    int stores;        /* or puts them into a tensor, which takes fewer of them */
+    int containers;    /* how many there were so far */
+    int added;         /* a program has added the operator: what it returns may be another thing each time */
+} MgMapping;
+
+PyObject *mg_record_new_ref(int index);
+
+int mg_record_key_add(MgMapping *mapping, PyObject *part);
+
+void mg_record_use_aliases(MgMapping *mapping);
+
+/* Maps positional and keyword arguments. MG_OK with *args (a tuple) and *kwargs (a dict or NULL) new. */
+int mg_record_map_arguments(MgMapping *mapping, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
+                            PyObject **mapped_args, PyObject **mapped_kwargs);
+
+/* 1 if the dtype of what an operation returns is that of numpy's scalars among its arguments, which to all others are numbers
+ * like Python's. */
+int mg_record_infers_dtype(MgNodeKind kind, PyObject *target, PyObject *kwnames);
+
+int mg_record_is_named(PyObject *target, const char *name);
+
+#endif

@@ -1,0 +1,79 @@
+/* Tensors as shape functions see them: dtypes and how they promote, layouts and which one an operation returns. */
+#ifndef MG_SHAPE_LAYOUT_H
+#define MG_SHAPE_LAYOUT_H
+
+#include "base/magneto.h"
+
+#define MG_DECLINE 2 /* a shape function does not know these arguments; no exception is set */
+
+enum { MG_SHAPE_DIMS = 12 };
+
+typedef enum {
+    MG_NO_DTYPE = -1,
+    MG_BOOL,
+    MG_U8,
+    MG_I8,
+    MG_I16,
+    MG_I32,
+    MG_I64,
+    MG_F16,
+    MG_BF16,
+    MG_F32,
+    MG_F64,
+    MG_C64,
+    MG_C128,
+    MG_DTYPE_COUNT,
+} MgDtype;
+
+typedef struct {
+    int dim;
+    int64_t size[MG_SHAPE_DIMS];
+    int64_t stride[MG_SHAPE_DIMS];
+    MgDtype dtype;
+    int flags; /* MG_META_... */
+    int index; /* among the inputs; -1 for a new one */
+} MgShape;
+
+/* A Python number among the arguments. */
+typedef struct {
+    MgDtype kind; /* MG_BOOL, MG_I64, MG_F64 or MG_C128 */
+    double value; /* of a real one */
+} MgScalar;
+
+typedef enum { MG_CLASS_BOOL, MG_CLASS_INT, MG_CLASS_FLOAT, MG_CLASS_COMPLEX } MgDtypeClass; /* ordered by promotion */
+MgDtypeClass mg_dtype_class(MgDtype dtype);
+MgDtype mg_dtype_promote(MgDtype left, MgDtype right);
+MgDtype mg_dtype_to_real(MgDtype dtype);
+
+/* The dtype that an operation on these tensors and numbers works in, MG_NO_DTYPE if it may be one that is not known here.
+ * Tensors may be NULL. */
+MgDtype mg_dtype_common(MgShape *const *tensors, int tensor_count, const MgScalar *numbers, int number_count,
+                        MgDtype default_dtype);
+
+/* 1 if an operation in place may store values of one dtype in a tensor of another. */
+int mg_dtype_fits(MgDtype from, MgDtype to);
+
+int64_t mg_shape_layout_elements(const MgShape *shape);
+int mg_shape_layout_is_contiguous(const MgShape *shape);
+int mg_shape_layout_is_plain(const MgShape *shape);               /* contiguous, also by strides that have no meaning */
+int mg_shape_layout_is_regular(const MgShape *shape);             /* that, or all strides have a meaning */
+int mg_shape_layout_is_channels_last(const MgShape *shape);       /* of four dimensions */
+int mg_shape_layout_suggests_channels_last(const MgShape *shape); /* of four or five, also with gaps */
+int mg_shape_layout_is_dense(const MgShape *shape); /* each element has its own place, and there are no gaps */
+
+/* Set the strides of a shape whose sizes are set. */
+void mg_shape_layout_contiguous(MgShape *shape);
+void mg_shape_layout_channels_last(MgShape *shape); /* of four or five dimensions */
+void mg_shape_layout_like(MgShape *shape, const MgShape *like);
+void mg_shape_layout_sorted(MgShape *shape, const MgShape *like); /* without gaps, dimensions in the same order */
+
+/* The broadcast sizes of some tensors, of which some may be NULL. MG_DECLINE if they don't fit. */
+int mg_shape_layout_broadcast(MgShape *shape, MgShape *const *tensors, int count);
+
+/* The strides of the result of a pointwise operation that works in a dtype, for broadcast sizes. */
+void mg_shape_layout_pointwise(MgShape *shape, MgShape *const *tensors, int count, MgDtype dtype);
+
+/* The strides of a view with other sizes. 1 if there is such a view. */
+int mg_shape_layout_view(const MgShape *from, MgShape *to);
+
+#endif

@@ -1,0 +1,418 @@
+/* Tensors as captured code sees them: operators, items, attributes and methods of twins. */
+#include "world/tensor.h"
+
+#include "capture/tracer.h"
+#include "cpython/aside.h"
+#include "ir/alias.h"
+#include "record/arithmetic.h"
+#include "record/record.h"
+#include "record/symbol.h"
+#include "torch/typekind.h"
+#include "world/tensorclass.h"
+#include "world/world.h"
+
+static PyObject *getattr_function; /* strong: builtins.getattr */
+static PyObject *select_function;  /* strong: torch.select */
+static PyObject *get_data;         /* strong: torch._C._autograd._get_data_attr, which returns x.data */
+
+int
+mg_tensor_init(void)
+{
+    mg_twin_class->tp_iter = mg_tensor_iter_slot; /* in place of Tensor.__iter__, which makes one unbind() of it */
+    if (getattr_function == NULL) {
+        getattr_function = mg_aside_find("builtins", "getattr");
+    }
+    if (get_data == NULL) {
+        get_data = mg_aside_find("torch._C._autograd", "_get_data_attr");
+    }
+    if (select_function == NULL) {
+        select_function = mg_aside_find("torch", "select");
+    }
+    return getattr_function == NULL || get_data == NULL || select_function == NULL ? MG_ERR : MG_OK;
+}
+
+/* 1 if metadata alone decides whether a tensor has an item: the key is made of numbers, slices, None and Ellipsis. */
+static int
+is_plain_key(PyObject *key)
+{
+    if (!PyTuple_CheckExact(key)) {
+        return PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_None || key == Py_Ellipsis;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+        if (PyTuple_CheckExact(PyTuple_GET_ITEM(key, i)) || !is_plain_key(PyTuple_GET_ITEM(key, i))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+PyObject *
+mg_tensor_getitem(MgCapture *capture, PyObject *twin, PyObject *key)
+{
+    PyObject *args[2] = {twin, key};
+    int before = capture->graph.node_count;
+    if (mg_is_number(key) && mg_number_kind(key) == MG_NUMBER_INT) { /* as TorchDynamo records it */
+        PyObject *zero = PyLong_FromLong(0);
+        PyObject *arguments[3] = {twin, zero, key};
+        PyObject *row =
+            zero == NULL ? NULL : mg_record_call(capture, MG_NODE_FUNCTION, select_function, arguments, 3, NULL);
+        Py_XDECREF(zero);
+        return row;
+    }
+    PyObject *result = mg_arithmetic_record(capture, "getitem", args, 2);
+    if (result != NULL && capture->graph.node_count > before && is_plain_key(key)) {
+        capture->graph.nodes[capture->graph.node_count - 1].is_part = 1; /* left out if nobody uses it */
+    }
+    return result;
+}
+
+int
+mg_tensor_setitem(MgCapture *capture, PyObject *twin, PyObject *key, PyObject *value)
+{
+    if (value == NULL) {
+        return mg_capture_abort(capture, MG_REASON_OPERATION_FAILED, "deleting an item of a tensor");
+    }
+    PyObject *args[3] = {twin, key, value};
+    PyObject *result = mg_arithmetic_record(capture, "setitem", args, 3);
+    Py_XDECREF(result);
+    return result == NULL ? MG_ERR : MG_OK;
+}
+
+Py_ssize_t
+mg_tensor_length(MgCapture *capture, PyObject *object)
+{
+    MgTwin *twin = mg_twin_of(object);
+    if (mg_record_input(capture, object) < 0 ||
+        mg_tensor_class_check_special(capture, object, MG_STRING("__len__")) < 0) {
+        return -1;
+    }
+    if (twin->meta->dim == 0) {
+        PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+        return -1;
+    }
+    PyObject *size = PyTuple_GET_ITEM(twin->meta->sizes, 0);
+    if (!PyLong_CheckExact(size)) {
+        return mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, "the length of a tensor");
+    }
+    return PyLong_AsSsize_t(size);
+}
+
+PyObject *
+mg_tensor_len(MgCapture *capture, PyObject *object)
+{
+    MgMeta *meta = mg_twin_of(object)->meta;
+    if (meta->dim > 0 && !PyLong_CheckExact(PyTuple_GET_ITEM(meta->sizes, 0))) {
+        PyObject *zero = PyLong_FromLong(0), *args[2] = {object, zero};
+        PyObject *result =
+            zero == NULL ? NULL : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("size"), args, 2, NULL);
+        Py_XDECREF(zero);
+        return result;
+    }
+    Py_ssize_t length = mg_tensor_length(capture, object);
+    return length < 0 ? NULL : PyLong_FromSsize_t(length);
+}
+
+PyObject *
+mg_tensor_iter(MgCapture *capture, PyObject *object)
+{
+    if (mg_tensor_class_check_special(capture, object, MG_STRING("__iter__")) < 0) {
+        return NULL;
+    }
+    if (mg_twin_of(object)->meta->dim == 0) {
+        PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
+        return NULL;
+    }
+    /* one getitem for each row, as TorchDynamo records it */
+    Py_ssize_t size = mg_tensor_length(capture, object);
+    PyObject *rows = size < 0 ? NULL : PyTuple_New(size);
+    for (Py_ssize_t i = 0; rows != NULL && i < size; i++) {
+        PyObject *index = PyLong_FromSsize_t(i);
+        PyObject *row = index == NULL ? NULL : mg_tensor_getitem(capture, object, index);
+        Py_XDECREF(index);
+        if (row == NULL) {
+            Py_CLEAR(rows);
+            break;
+        }
+        if (mg_is_twin(row) && (mg_twin_of(row)->meta->flags & MG_META_REQUIRES_GRAD)) {
+            mg_twin_of(row)->row = capture->steps;
+        }
+        PyTuple_SET_ITEM(rows, i, row);
+    }
+    PyObject *iterator = rows == NULL ? NULL : PyObject_GetIter(rows);
+    Py_XDECREF(rows);
+    return iterator;
+}
+
+PyObject *
+mg_tensor_iter_slot(PyObject *twin)
+{
+    MgCapture *capture = mg_capture_current;
+    if (capture == NULL || mg_twin_of(twin)->capture != capture->number) {
+        PyErr_SetString(PyExc_RuntimeError, "a tensor of a finished capture was used");
+        return NULL;
+    }
+    return mg_tensor_iter(capture, twin);
+}
+
+/* 1 if the class attribute is something to call, 0 if it is a value to get. */
+static int
+is_method(PyObject *found)
+{
+    return PyFunction_Check(found) || Py_IS_TYPE(found, &PyMethodDescr_Type) ||
+           Py_IS_TYPE(found, &PyWrapperDescr_Type) || Py_IS_TYPE(found, &PyStaticMethod_Type) ||
+           Py_IS_TYPE(found, &PyClassMethod_Type);
+}
+
+/* A method of a tensor, as `x.add` returns it: of C code a builtin that is bound to it. New. */
+static PyObject *
+bind_method(MgCapture *capture, PyObject *object, PyObject *name, PyObject *found)
+{
+    if (Py_IS_TYPE(found, &PyStaticMethod_Type) || Py_IS_TYPE(found, &PyClassMethod_Type)) {
+        return mg_world_getattr(capture, (PyObject *)mg_tensor_class_of(mg_twin_of(object)), name);
+    }
+    PyObject *tensor = mg_twin_original(object); /* two that are bound to one tensor are equal */
+    return Py_TYPE(found)->tp_descr_get(found, tensor, (PyObject *)Py_TYPE(tensor));
+}
+
+/* The gradient of a leaf: another outside tensor, or None. */
+static PyObject *
+read_grad(MgCapture *capture, MgTwin *twin)
+{
+    capture->graph.asks_leaves = 1;
+    if (twin->meta->flags & MG_META_NON_LEAF) {
+        mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "grad");
+        return NULL;
+    }
+    if (twin->real == NULL) { /* made by captured code, which can't go backward */
+        return Py_NewRef(Py_None);
+    }
+    MgSource *source = mg_source_get(&capture->reads.sources, MG_SOURCE_GRAD, twin->source, NULL, 0);
+    PyObject *grad = source == NULL ? NULL : mg_source_load(source, twin->real, NULL);
+    return grad == NULL ? NULL : mg_world_reach(capture, grad, source);
+}
+
+PyObject *
+mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
+{
+    MgTwin *twin = mg_twin_of(object);
+    if (twin->capture != capture->number) {
+        mg_capture_abort(capture, MG_REASON_LOST_TENSOR, "a tensor of another capture");
+        return NULL;
+    }
+    if (mg_record_input(capture, object) < 0) {
+        return NULL;
+    }
+    MgMeta *meta = twin->meta;
+    int is_own;
+    PyObject *value, *found = mg_tensor_class_find(capture, twin, name, &is_own);
+    if (is_own < 0) {
+        return NULL;
+    }
+    if (found == NULL || Py_TYPE(found)->tp_descr_set == NULL) { /* the tensor's own comes first */
+        int has = mg_tensor_own_attribute(capture, twin, name, &value);
+        if (has != 0) {
+            return has < 0 ? NULL : value;
+        }
+    }
+    if (found != NULL && !is_own) {
+        return mg_tensor_class_get(capture, object, name, found);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "shape") == 0) {
+        return meta->fake == NULL ? Py_NewRef(meta->sizes)
+                                  : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("size"), &object, 1, NULL);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "dtype") == 0) {
+        return Py_NewRef(meta->dtype);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "device") == 0) {
+        return Py_NewRef(meta->device);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "ndim") == 0) {
+        return PyLong_FromLong(meta->dim);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0) {
+        return PyBool_FromLong(meta->flags & MG_META_REQUIRES_GRAD);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
+        return Py_NewRef((PyObject *)mg_tensor_class_of(twin));
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "data") == 0) {
+        return mg_record_call(capture, MG_NODE_FUNCTION, get_data, &object, 1, NULL);
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
+        return read_grad(capture, twin);
+    }
+    if (found == NULL) {
+        PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'",
+                     meta->flags & MG_META_PARAMETER ? "Parameter" : "Tensor", name);
+        return NULL;
+    }
+    if (is_method(found)) {
+        return bind_method(capture, object, name, found);
+    }
+    if (Py_TYPE(found)->tp_descr_get == NULL) { /* a plain value on the class */
+        return Py_NewRef(found);
+    }
+    if (!mg_kind_is_tensor_attribute(name)) { /* it depends on more than the metadata */
+        mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);
+        return NULL;
+    }
+    PyObject *args[2] = {object, name};
+    return mg_record_call(capture, MG_NODE_FUNCTION, getattr_function, args, 2, NULL);
+}
+
+int
+mg_tensor_get_method(MgCapture *capture, PyObject *object, PyObject *name, PyObject **method)
+{
+    int is_own;
+    PyObject *found = mg_tensor_class_find(capture, mg_twin_of(object), name, &is_own);
+    *method = NULL;
+    if (is_own < 0) {
+        return 0;
+    }
+    if (found != NULL && is_method(found) && !Py_IS_TYPE(found, &PyStaticMethod_Type) &&
+        !Py_IS_TYPE(found, &PyClassMethod_Type)) {
+        int has = mg_tensor_own_attribute(capture, mg_twin_of(object), name, method);
+        if (has != 0) {
+            return 0;
+        }
+        *method = Py_NewRef(found);
+        return 1;
+    }
+    *method = mg_tensor_getattr(capture, object, name);
+    return 0;
+}
+
+int
+mg_tensor_setattr(MgCapture *capture, PyObject *object, PyObject *name, PyObject *value)
+{
+    MgTwin *twin = mg_twin_of(object);
+    if (twin->capture != capture->number) {
+        return mg_capture_abort(capture, MG_REASON_LOST_TENSOR, "a tensor of another capture");
+    }
+    int is_own, is_plain;
+    PyObject *found = mg_tensor_class_find(capture, twin, name, &is_own);
+    PyObject *hook =
+        is_own < 0 ? NULL
+                   : mg_tensor_class_find(
+                         capture, twin, value != NULL ? MG_STRING("__setattr__") : MG_STRING("__delattr__"), &is_plain);
+    if (is_own < 0 || is_plain < 0) {
+        return MG_ERR;
+    }
+    if (twin->real == NULL || twin->source == NULL || hook == NULL || !is_plain ||
+        (found != NULL && Py_TYPE(found)->tp_descr_set != NULL)) {
+        return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of a tensor", name);
+    }
+    return mg_world_generic_setattr(capture, twin->real, name, value);
+}
+
+PyObject *
+mg_tensor_torch_function(PyObject *const *args, Py_ssize_t count)
+{
+    MgCapture *capture = mg_capture_current;
+    if (count < 3 || !PyTuple_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "__torch_function__ needs func, types, args and kwargs");
+        return NULL;
+    }
+    if (capture == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "a tensor of a finished capture was used");
+        return NULL;
+    }
+    PyObject *function = args[0], *kwargs = count > 3 && args[3] != Py_None ? args[3] : NULL;
+    /* a getter or setter of an attribute: the bound __get__ or __set__ of its descriptor */
+    PyObject *self = mg_aside_getattr(function, MG_STRING("__self__"));
+    if (self == NULL) {
+        mg_error_clear();
+    }
+    else if (Py_IS_TYPE(self, &PyGetSetDescr_Type) || Py_IS_TYPE(self, &PyProperty_Type)) {
+        PyObject *result = NULL;
+        PyObject *name = Py_IS_TYPE(self, &PyGetSetDescr_Type) ? Py_NewRef(PyDescr_NAME(self))
+                                                               : mg_aside_getattr(self, MG_STRING("__name__"));
+        PyObject *wrapper = mg_aside_getattr(function, MG_STRING("__name__"));
+        Py_DECREF(self);
+        if (name != NULL && wrapper != NULL && PyUnicode_CompareWithASCIIString(wrapper, "__get__") == 0) {
+            result = mg_tensor_getattr(capture, PyTuple_GET_ITEM(args[2], 0), name);
+        }
+        else {
+            mg_capture_abort(capture, MG_REASON_STORE, "an attribute of a tensor");
+        }
+        Py_XDECREF(name);
+        Py_XDECREF(wrapper);
+        return result;
+    }
+    else {
+        Py_DECREF(self);
+    }
+    Py_ssize_t given = PyTuple_GET_SIZE(args[2]);
+    if (Py_IS_TYPE(function, &PyMethodDescr_Type) && given == 2 && kwargs == NULL) { /* C code that adds, and so on */
+        PyObject *operation = mg_kind_operator_of(PyDescr_NAME(function));
+        if (operation != NULL || PyErr_Occurred()) {
+            return operation == NULL ? NULL
+                                     : mg_record_call(capture, MG_NODE_FUNCTION, operation,
+                                                      ((PyTupleObject *)args[2])->ob_item, 2, NULL);
+        }
+    }
+    Py_ssize_t names = kwargs == NULL ? 0 : PyDict_GET_SIZE(kwargs);
+    PyObject **stack = PyMem_Calloc((size_t)(given + names) + 1, sizeof(PyObject *));
+    PyObject *kwnames = names == 0 ? NULL : PyTuple_New(names);
+    PyObject *result = NULL;
+    if (stack != NULL && (names == 0 || kwnames != NULL)) {
+        for (Py_ssize_t i = 0; i < given; i++) {
+            stack[i] = PyTuple_GET_ITEM(args[2], i);
+        }
+        Py_ssize_t position = 0, i = 0;
+        PyObject *key, *value;
+        while (names > 0 && PyDict_Next(kwargs, &position, &key, &value)) {
+            PyTuple_SET_ITEM(kwnames, i, Py_NewRef(key));
+            stack[given + i++] = value;
+        }
+        result = mg_tracer.call(capture, function, stack, (size_t)given, kwnames);
+    }
+    PyMem_Free(stack);
+    Py_XDECREF(kwnames);
+    return result;
+}
+
+PyObject *
+mg_tensor_item(MgCapture *capture, PyObject *twin, PyObject *type)
+{
+    if (!capture->symbols.allow_scalars) {
+        mg_capture_abort(capture, MG_REASON_TENSOR_VALUE, NULL);
+        return NULL;
+    }
+    PyObject *number = mg_record_call(capture, MG_NODE_METHOD, MG_STRING("item"), &twin, 1, NULL);
+    if (number == NULL || type == NULL) {
+        return number;
+    }
+    PyObject *result = mg_tracer.call(capture, type, &number, 1, NULL);
+    Py_DECREF(number);
+    return result;
+}
+
+PyObject *
+mg_tensor_tolist(MgCapture *capture, PyObject *twin)
+{
+    MgMeta *meta = mg_twin_of(twin)->meta;
+    if (!capture->symbols.allow_scalars) {
+        mg_capture_abort(capture, MG_REASON_TENSOR_VALUE, NULL);
+        return NULL;
+    }
+    if (meta->dim == 0) {
+        return mg_tensor_item(capture, twin, NULL);
+    }
+    Py_ssize_t size = mg_tensor_length(capture, twin);
+    PyObject *list = size < 0 ? NULL : PyList_New(size);
+    for (Py_ssize_t i = 0; list != NULL && i < size; i++) {
+        PyObject *index = PyLong_FromSsize_t(i);
+        PyObject *row = index == NULL ? NULL : mg_tensor_getitem(capture, twin, index);
+        PyObject *item = row == NULL ? NULL : mg_tensor_tolist(capture, row);
+        Py_XDECREF(index);
+        Py_XDECREF(row);
+        if (item == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, i, item);
+    }
+    return list;
+}

@@ -1,0 +1,195 @@
+"""Sessions: one compilation of a frame, from the first look at it to what the backend made, as tools see it.
+
+A session has a compile id, runs the callbacks of `torch._dynamo.callback`, is timed by `torch._dynamo.utils`, and
+leaves a record in `get_compilation_metrics()`. None of this imports torch._dynamo, unless `TORCH_TRACE` is set: nobody
+who has not imported it can ask for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from torch._guards import CompileContext, compile_context
+from torch.utils._traceback import CapturedTraceback
+
+from magneto import _core, _ids, _metrics, _stack, _trace
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from magneto._events import BreakReason
+
+
+def loaded(name: str) -> Any:
+    """A module that somebody has imported, all of it; or None."""
+    module: ModuleType | None = sys.modules.get(name)
+    if module is None or getattr(module.__spec__, "_initializing", False):
+        return None
+    return module
+
+
+class _Open(threading.local):
+    def __init__(self) -> None:
+        self.sessions: list[Session] = []
+
+
+_open = _Open()
+
+
+def current() -> Session | None:
+    """The session that is under way on this thread."""
+    return _open.sessions[-1] if _open.sessions else None
+
+
+class Session:
+    """One compilation of a frame."""
+
+    def __init__(self, code: CodeType, offset: int) -> None:
+        self.code = code
+        self.offset = offset
+        self.id = _ids.allocate(code, offset)
+        self.context = CompileContext(self.id)
+        self.start = time.time_ns()
+        self.stack: Any = None
+        self.missed: list[str] = []
+        """Why what was captured before does not fit, the latest first."""
+        self.reason: BreakReason | None = None
+        self.graph: fx.GraphModule | None = None
+        self._contexts = contextlib.ExitStack()
+        self._tracing = contextlib.ExitStack()
+        self._utils: Any = None
+
+    @functools.cached_property
+    def line(self) -> int:
+        """Where the frame starts; for the rest of one, where it goes on."""
+        if self.offset < 0:
+            return self.code.co_firstlineno
+        return _stack.summary(self.code, 2 * (self.offset - 1)).lineno or self.code.co_firstlineno
+
+    @property
+    def name(self) -> str:
+        """That of the code, or for the rest of a frame the name that TorchDynamo would give it."""
+        if self.offset < 0:
+            return self.code.co_name
+        return f"torch_dynamo_resume_in_{self.code.co_name}_at_{self.line}"
+
+    def named(self) -> contextlib.AbstractContextManager[Any]:
+        """For a `with` block: logs, callbacks and backends see the compile id.
+
+        Not for code that is captured: it would see it too.
+        """
+        return compile_context(self.context)
+
+    def open(self) -> None:
+        """The compilation starts."""
+        _open.sessions.append(self)
+        try:
+            with self.named():
+                self.take_time()
+                _trace.started(self)
+                callbacks = loaded("torch._dynamo.callback")
+                if callbacks is not None:
+                    trigger = callbacks.CallbackTrigger.DYNAMO
+                    self._contexts.enter_context(
+                        callbacks.callback_handler.install_callbacks(trigger, str(self.id))
+                    )
+        except BaseException as error:
+            self.close(None, error)
+            raise
+
+    def take_time(self) -> None:
+        """Have torch._dynamo take the time, if it is loaded: at the start, or when the backend has imported it."""
+        if self._utils is not None:
+            return
+        if _trace.is_on() and loaded("torch._dynamo.utils") is None:  # the metrics are among what it wants
+            import torch._dynamo.utils as _  # noqa: F401
+
+            self.start = time.time_ns()
+        utils = self._utils = loaded("torch._dynamo.utils")
+        if utils is None:
+            return
+        self.stack = CapturedTraceback.extract()  # type: ignore[no-untyped-call]
+        utils.increment_frame()
+        gap = time.time_ns() - self.start
+        enter = self._contexts.enter_context
+        enter(utils.chromium_event_timed("dynamo", reset_event_log_on_exit=True, log_pt2_compile_event=True))
+        enter(_metrics.record(utils, self))
+        enter(_metrics.timed_from(utils, gap))
+
+    def trace(self) -> None:
+        """The program runs, and is captured."""
+        if self._utils is not None:
+            with self.named():
+                self._tracing.enter_context(
+                    self._utils.dynamo_timed("bytecode_tracing", log_pt2_compile_event=True)
+                )
+
+    def traced(self) -> None:
+        """What the program does was captured, or can't be."""
+        with self.named():
+            self._tracing.close()
+
+    @contextlib.contextmanager
+    def backend(self) -> Iterator[None]:
+        """The backend compiles the graph."""
+        self.take_time()
+        utils = self._utils
+        with self.named():
+            if utils is None:
+                yield
+                return
+            with utils.dynamo_timed(
+                "OutputGraph.call_user_compiler",
+                phase_name="backend_compile",
+                log_pt2_compile_event=True,
+                log_waitcounter=True,
+                waitcounter_name_override="compile_aot_autograd",
+                dynamo_compile_column_us="aot_autograd_cumulative_compile_time_us",
+            ):
+                yield
+
+    def close(self, entry: _core.Entry | None, error: BaseException | None) -> None:
+        """The compilation is over."""
+        with self.named():
+            try:
+                self.traced()
+                if error is not None:
+                    _trace.failed(error)
+                self._note(entry, error)
+            finally:
+                try:
+                    self._contexts.close()
+                finally:
+                    _open.sessions.remove(self)
+
+    def _note(self, entry: _core.Entry | None, error: BaseException | None) -> None:
+        """Tell the record what came of the compilation."""
+        if self._utils is None:
+            return
+        context = self._utils.get_metrics_context()
+        context.update_outer(_metrics.figures(self._utils, self, entry, error))
+        hooks = self._utils.get_hook_for_recompile_user_context()
+        if hooks:
+            context.set("recompile_user_contexts", {hook()[:256] for hook in hooks}, overwrite=True)
+
+    def frames(self) -> list[traceback.FrameSummary]:
+        """The stack above the frame, outermost first, without our own frames."""
+        frames = [] if self.stack is None else self.stack.summary()
+        frames = [frame for frame in frames if not frame.filename.startswith(_stack.OWN)]
+        if self.offset >= 0 and frames and frames[-1].name == self.code.co_name:
+            frames.pop()  # the frame itself, which has begun
+        return frames
+
+    def stack_lines(self) -> list[str]:
+        """The stack down to the frame, as torch._dynamo notes it."""
+        places = [(frame.lineno, frame.name, frame.filename) for frame in self.frames()]
+        places.append((self.line, self.name, self.code.co_filename))
+        return [f"Line: {line}, Name: {name}, Filename: {file}" for line, name, file in places]

@@ -1,1 +1,0 @@
-"""The path of a later call: guards, dispatch, figures."""
