@@ -38,7 +38,7 @@ mg_facts_symbol(MgFacts *facts, int64_t hint, MgRange range, MgDim *result)
         return MG_ERR;
     }
     facts->hints[facts->symbol_count] = hint;
-    facts->symbols[facts->symbol_count++] = (MgSymbol){.given = range, .range = range};
+    facts->symbols[facts->symbol_count++] = (MgSizeSymbol){.given = range, .range = range};
     return 1;
 }
 
@@ -311,7 +311,7 @@ simplify_atom(const MgFacts *facts, const MgAtom *atom, int depth, MgDim *result
 {
     MgDim left, right;
     if (atom->kind == MG_ATOM_SYMBOL) {
-        const MgSymbol *symbol = &facts->symbols[atom->symbol];
+        const MgSizeSymbol *symbol = &facts->symbols[atom->symbol];
         return symbol->same == NULL ? mg_dim_symbol((int)atom->symbol, facts->hints[atom->symbol], result)
                                     : hint_of(facts, symbol->same, &left) && simplify(facts, left, depth + 1, result);
     }
@@ -475,7 +475,7 @@ note_bound(MgFacts *facts, const MgPoly *p, MgRange range)
     const MgProduct *product = p->count == 1 ? p->terms[0].product : NULL;
     if (mg_product_count(product) == 1 && product->factors[0].power == 1 && p->terms[0].coefficient == 1 &&
         product->factors[0].atom->kind == MG_ATOM_SYMBOL) {
-        MgSymbol *symbol = &facts->symbols[product->factors[0].atom->symbol];
+        MgSizeSymbol *symbol = &facts->symbols[product->factors[0].atom->symbol];
         symbol->range = range_both(symbol->range, range);
         return MG_OK;
     }

@@ -24,7 +24,7 @@ typedef struct {
     MgRange given;      /* what it must be in for an entry to fit, apart from all guards */
     MgRange range;      /* what it is in by all that is known */
     const MgExpr *same; /* an expression that it equals, over other symbols; or NULL */
-} MgSymbol;
+} MgSizeSymbol;
 
 /* A range that a guard tells of an expression: without a constant, with coefficients that have no common divisor. */
 typedef struct {
@@ -33,7 +33,7 @@ typedef struct {
 } MgBound;
 
 typedef struct {
-    MgSymbol *symbols;   /* owned */
+    MgSizeSymbol *symbols;   /* owned */
     int64_t *hints;      /* owned: of the symbols */
     MgBound *bounds;     /* owned */
     MgBound *holes;      /* owned: values (low) that an expression does not have */
