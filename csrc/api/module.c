@@ -12,6 +12,7 @@
 #include "cpython/shadow.h"
 #include "entry/directcall.h"
 #include "interp/interp.h"
+#include "ir/dimobject.h"
 #include "policy/callback.h"
 #include "policy/rules.h"
 #include "policy/stance.h"
@@ -572,9 +573,10 @@ core_exec(PyObject *module)
     if (mg_strings_ready() < 0 || mg_hook_init() < 0 || mg_collections_init() < 0) {
         return MG_ERR;
     }
-    if (mg_twin_types_ready() < 0 || mg_node_types_ready() < 0 || mg_outcome_types_ready() < 0 ||
-        mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 || mg_callable_types_ready() < 0 ||
-        mg_symbol_types_ready() < 0 || mg_callback_types_ready() < 0 || mg_wrapper_types_ready() < 0) {
+    if (mg_twin_types_ready() < 0 || mg_dim_object_types_ready() < 0 || mg_node_types_ready() < 0 ||
+        mg_outcome_types_ready() < 0 || mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 ||
+        mg_callable_types_ready() < 0 || mg_symbol_types_ready() < 0 || mg_callback_types_ready() < 0 ||
+        mg_wrapper_types_ready() < 0) {
         return MG_ERR;
     }
     const struct {

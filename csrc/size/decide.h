@@ -20,7 +20,15 @@ extern MgSizes mg_sizes;
 
 /* Slow paths of what follows. */
 int mg_size_decide(MgRelation relation, MgDim a, MgDim b);
-typedef enum { MG_SIZE_ADD, MG_SIZE_SUB, MG_SIZE_MUL, MG_SIZE_FLOORDIV, MG_SIZE_MOD, MG_SIZE_MIN, MG_SIZE_MAX } MgSizeOperator;
+typedef enum {
+    MG_SIZE_ADD,
+    MG_SIZE_SUB,
+    MG_SIZE_MUL,
+    MG_SIZE_FLOORDIV,
+    MG_SIZE_MOD,
+    MG_SIZE_MIN,
+    MG_SIZE_MAX
+} MgSizeOperator;
 MgDim mg_size_operate(MgSizeOperator operator, MgDim a, MgDim b);
 
 /* The value, for good: of a size that is another one at other calls it becomes a guard that it is this one. */

@@ -352,8 +352,8 @@ atom_text(const MgAtom *atom, PyObject *names, int depth)
         [MG_ATOM_OR] = "((%U)|(%U))",        [MG_ATOM_XOR] = "((%U)^(%U))",
     };
     if (atom->kind == MG_ATOM_SYMBOL) {
-        PyObject *name = PyList_GetItem(names, (Py_ssize_t)atom->symbol);
-        return Py_XNewRef(name);
+        return names == NULL ? PyUnicode_FromFormat("s%lld", (long long)atom->symbol)
+                             : Py_XNewRef(PyList_GetItem(names, (Py_ssize_t)atom->symbol));
     }
     PyObject *left = depth > 0 ? text_of(atom->left, names, depth - 1) : PyUnicode_FromString("...");
     PyObject *right = depth > 0 ? text_of(atom->right, names, depth - 1) : PyUnicode_FromString("...");

@@ -51,7 +51,7 @@ int mg_int_operate(MgAtomKind kind, int64_t left, int64_t right, int64_t *result
 /* The value for other values of the symbols. 1, or 0 if it overflows or divides by 0. */
 int mg_expr_eval(const MgExpr *expr, const int64_t *symbols, int64_t *value);
 
-/* A text that Python evaluates; `names` is a list with the names of the symbols. New. */
+/* A text that Python evaluates; `names` is a list with the names of the symbols, or NULL for s0, s1, ... New. */
 PyObject *mg_expr_text(const MgExpr *expr, PyObject *names);
 
 #endif
