@@ -3,6 +3,7 @@
 
 #include "api/callable.h"
 #include "capture/recover.h"
+#include "capture/varying.h"
 #include "cpython/aside.h"
 #include "cpython/except.h"
 #include "entry/loosen.h"
@@ -111,9 +112,32 @@ now(void)
 
 /* ---- one capture: start, run, judge, commit or abort, end ---- */
 
+/* Gives a capture what has varied so far. MG_OK or MG_ERR. */
+static int
+take_lattice(MgCompiled *self, const MgSubject *subject, MgCapture *capture)
+{
+    if (subject->frame != NULL) {
+        uint64_t place = (uint64_t)(uintptr_t)mg_frame_code(subject->frame) ^
+                         (uint64_t)(subject->next - mg_frame_code_start(subject->frame)) << 48;
+        capture->varying.salt = place * 0x9e3779b97f4a7c15u;
+    }
+    if (subject->is_again) {
+        capture->varying.lattice = (MgLattice *)Py_XNewRef((PyObject *)subject->frozen);
+        return MG_OK;
+    }
+    if (self->dynamic == MG_DYNAMIC_NONE || self->compile != Py_None) {
+        return MG_OK;
+    }
+    if (self->lattice == NULL) {
+        self->lattice = (PyObject *)mg_lattice_new(self->dynamic == MG_DYNAMIC_ALL);
+    }
+    capture->varying.lattice = (MgLattice *)Py_XNewRef(self->lattice);
+    return self->lattice == NULL ? MG_ERR : MG_OK;
+}
+
 /* A new capture, with what it may do and where it has to stop. NULL with an exception if there is no memory. */
 static MgCapture *
-start_capture(const MgCompiled *self, const MgSubject *subject, const MgTry *try)
+start_capture(MgCompiled *self, const MgSubject *subject, const MgTry *try)
 {
     MgCapture *capture = mg_capture_new();
     if (capture == NULL) {
@@ -129,6 +153,10 @@ start_capture(const MgCompiled *self, const MgSubject *subject, const MgTry *try
     capture->symbols.allow_shapes = self->fullgraph || mg_callable_shapes;
     capture->graph.foreign = self->compile != Py_None;
     capture->changing = subject->changing;
+    if (take_lattice(self, subject, capture) < 0) {
+        mg_capture_free(capture);
+        return NULL;
+    }
     return capture;
 }
 
@@ -451,6 +479,8 @@ capture_up_to(MgCompiled *self, const MgSubject *subject, const MgEnding *ending
         .stop_node = ending->failure.node + 1, .stop_reason = MG_REASON_FAULT, .untold = untold, .metas = &metas};
     MgSubject same = *subject;
     same.changing = (MgPaths){.count = 0};
+    same.is_again = 1;
+    same.frozen = (MgLattice *)ending->entry->lattice;
     MgEntry *stop = NULL;
     if (mg_deopt_metas(ending->entry, &ending->failure, &metas) == MG_OK) {
         stop = capture_until(self, &same, &try);

@@ -143,6 +143,7 @@ take_code(MgCompiled *self, PyObject *code)
     self->entry_count = self->entry_room = 0;
     self->changes++;
     self->failures = self->skip = self->told = self->warm = 0;
+    Py_CLEAR(self->lattice);          /* runs no code */
     for (int i = 0; i < count; i++) { /* from here on, any code can run */
         Py_DECREF(entries[i]);
     }

@@ -81,6 +81,7 @@ compiled_clear(MgCompiled *self)
     Py_CLEAR(self->ended);
     Py_CLEAR(self->filter);
     Py_CLEAR(self->dict);
+    Py_CLEAR(self->lattice);
     drop_entries(self);
     return 0;
 }
@@ -130,6 +131,7 @@ compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->ended = Py_NewRef(ended);
     self->filter = Py_NewRef(filter);
     self->limit = limit;
+    self->dynamic = MG_DYNAMIC_AUTOMATIC;
     self->fullgraph = fullgraph;
     return (PyObject *)self;
 }
@@ -163,6 +165,7 @@ compiled_reset(MgCompiled *self, PyObject *unused)
 {
     (void)unused;
     drop_entries(self);
+    Py_CLEAR(self->lattice);
     self->failures = self->skip = self->told = self->warm = 0;
     Py_RETURN_NONE;
 }
@@ -191,6 +194,7 @@ static PyMemberDef compiled_members[] = {
     {"plain", T_INT, offsetof(MgCompiled, plain), 0, "Whether only what the function calls is captured."},
     {"is_object", T_INT, offsetof(MgCompiled, is_object), 0, "Whether it is an object that is compiled."},
     {"forced", T_INT, offsetof(MgCompiled, forced), 0, "Whether it was made for a forced backend."},
+    {"dynamic", T_INT, offsetof(MgCompiled, dynamic), 0, "Which sizes become symbols: -1 if they vary, 0 none, 1 all."},
     {"limit", T_INT, offsetof(MgCompiled, limit), 0, "How many entries there may be; -1 for the common limit."},
     {NULL, 0, 0, 0, NULL},
 };

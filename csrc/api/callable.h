@@ -5,6 +5,9 @@
 #include "entry/dispatch.h"
 #include "capture/tracer.h"
 
+/* Which sizes and numbers become symbols: those that were seen to vary, none, or all. */
+enum { MG_DYNAMIC_AUTOMATIC = -1, MG_DYNAMIC_NONE, MG_DYNAMIC_ALL };
+
 /* The decision between the entries of a list, if it was made. */
 typedef struct {
     MgDispatch *dispatch; /* owned, or NULL */
@@ -41,13 +44,15 @@ typedef struct {
     MgDecision decision;
     MgResumePoint *points; /* owned */
     int point_count;
-    int profiling;    /* calls are timed */
-    int breaks;       /* graphs may end at a break */
-    int limit;        /* of entries; -1 for that of the settings */
-    int fullgraph;    /* no call may run in CPython for want of a capture: each failure is told */
-    int told;         /* the limit that `missed` was told of, and does not want to hear again */
-    PyObject *untold; /* strong: codes told that they are not compiled (None: all), or NULL */
-    int failures;     /* aborted captures so far */
+    int profiling;     /* calls are timed */
+    int breaks;        /* graphs may end at a break */
+    int limit;         /* of entries; -1 for that of the settings */
+    int dynamic;       /* MG_DYNAMIC_...: which sizes and numbers become symbols */
+    PyObject *lattice; /* strong: what has varied so far; or NULL */
+    int fullgraph;     /* no call may run in CPython for want of a capture: each failure is told */
+    int told;          /* the limit that `missed` was told of, and does not want to hear again */
+    PyObject *untold;  /* strong: codes told that they are not compiled (None: all), or NULL */
+    int failures;      /* aborted captures so far */
     int warm, plain;  /* a first call was left to CPython: "eager_then_compile"; only what it calls is to be captured */
     int is_object;    /* what is compiled is an object: its class may get another __call__ */
     PyObject *former; /* strong: list of what `function` was before that, for calls that are under way; or NULL */

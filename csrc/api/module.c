@@ -6,6 +6,7 @@
 #include "base/reserve.h"
 #include "capture/recover.h"
 #include "capture/tracer.h"
+#include "capture/varying.h"
 #include "cpython/aside.h"
 #include "cpython/check.h"
 #include "cpython/opcodes.h"
@@ -16,6 +17,7 @@
 #include "policy/callback.h"
 #include "policy/rules.h"
 #include "policy/stance.h"
+#include "record/number.h"
 #include "record/record.h"
 #include "record/shape/shape.h"
 #include "record/symbol.h"
@@ -560,6 +562,7 @@ core_exec(PyObject *module)
         .call = mg_rules_call,
         .expose = mg_world_expose,
         .touch = mg_world_touch,
+        .number = mg_number_of,
         .check_operands = mg_tensor_class_check,
         .hold_hook = hold_hook,
         .run = mg_trace_run,
@@ -573,10 +576,10 @@ core_exec(PyObject *module)
     if (mg_strings_ready() < 0 || mg_hook_init() < 0 || mg_collections_init() < 0) {
         return MG_ERR;
     }
-    if (mg_twin_types_ready() < 0 || mg_dim_object_types_ready() < 0 || mg_node_types_ready() < 0 ||
-        mg_outcome_types_ready() < 0 || mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 ||
-        mg_callable_types_ready() < 0 || mg_symbol_types_ready() < 0 || mg_callback_types_ready() < 0 ||
-        mg_wrapper_types_ready() < 0) {
+    if (mg_twin_types_ready() < 0 || mg_dim_object_types_ready() < 0 || mg_varying_types_ready() < 0 ||
+        mg_node_types_ready() < 0 || mg_outcome_types_ready() < 0 || mg_capture_types_ready() < 0 ||
+        mg_entry_types_ready() < 0 || mg_callable_types_ready() < 0 || mg_symbol_types_ready() < 0 ||
+        mg_callback_types_ready() < 0 || mg_wrapper_types_ready() < 0) {
         return MG_ERR;
     }
     const struct {

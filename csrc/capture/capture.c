@@ -6,6 +6,7 @@
 #include "capture/deferred.h"
 #include "capture/place.h"
 #include "capture/tracer.h"
+#include "capture/varying.h"
 #include "cpython/aside.h"
 #include "torch/state.h"
 #include "base/vector.h"
@@ -201,6 +202,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->where);
     Py_XDECREF(capture->interrupt);
     Py_XDECREF(capture->symbols.session);
+    mg_varyings_free(&capture->varying);
     mg_sources_free(&capture->reads.sources);
     mg_capture_enter(outer);
     /* only now: twins that go note that in their nodes, and those of sources go last */

@@ -6,6 +6,7 @@
 #include "ir/node.h"
 #include "ir/source.h"
 #include "ir/twin.h"
+#include "size/facts.h"
 
 typedef enum {
 #define MG_REASON(NAME, text, hint) MG_REASON_##NAME,
@@ -68,6 +69,7 @@ typedef enum {
     MG_GUARD_PRESENT,    /* something is found at source; in place of guards that were dropped */
     MG_GUARD_ANY_TENSOR, /* a tensor is; the same */
     MG_GUARD_QUIET,      /* no finalizer runs if some sources are written over: see mg_finalizer_seal */
+    MG_GUARD_SIZES,      /* sizes and numbers that vary are in relations: see varying.c */
     MG_GUARD_COUNT,
 } MgGuardKind;
 
@@ -178,6 +180,29 @@ typedef struct {
     int allow_shapes;  /* so may the sizes of x.nonzero() */
 } MgSymbols;
 
+/* Where the value of a symbol is found at a call. */
+typedef enum { MG_VARYING_SIZE, MG_VARYING_STRIDE, MG_VARYING_VALUE } MgVaryingKind;
+
+typedef struct {
+    MgSource *source; /* borrowed: of the tensor, or of the int */
+    MgVaryingKind kind;
+    int index; /* the dimension */
+    int place; /* the line that read it, as in MgGuard */
+} MgVarying;
+
+typedef struct MgLattice MgLattice; /* a Python object, see varying.h */
+
+/* Sizes and numbers that vary from call to call; see varying.h. */
+typedef struct {
+    MgLattice *lattice; /* strong: what has varied so far; NULL if nothing is to */
+    uint64_t salt;      /* tells this place in the program from others that share the lattice */
+    MgFacts facts;
+    MgVarying *origins; /* owned: by symbol */
+    int origin_room;
+    MgTable nodes;      /* expression -> node of the recording that computes it, plus 1 */
+    PyObject *outcomes; /* strong: propagation key -> outcome, for operations on such sizes; or NULL */
+} MgVaryings;
+
 /* Torch's global state. */
 typedef struct {
     PyObject *state;       /* strong: as it is now; NULL if it must be read */
@@ -251,6 +276,7 @@ struct MgCapture {
     MgMet met;
     MgGraph graph;
     MgSymbols symbols;
+    MgVaryings varying;
     MgTorchState torch;
     MgFinals finals;
     MgBreaks breaks;
@@ -284,6 +310,13 @@ mg_capture_active(void)
 {
     MgCapture *capture = mg_capture_current;
     return capture != NULL && capture->suspended == 0 ? capture : NULL;
+}
+
+/* 1 if a size or number has become a symbol because it varies from call to call. */
+static inline int
+mg_capture_varies(const MgCapture *capture)
+{
+    return capture->varying.facts.symbol_count > 0;
 }
 
 /* Marks a key as deleted in MgOutside.held. */

@@ -9,12 +9,15 @@
 #include "capture/deferred.h"
 
 #include "capture/place.h"
+#include "capture/tracer.h"
+#include "capture/varying.h"
 #include "cpython/opcodes.h"
 
 struct MgDeferred {
     PyObject *copy;   /* strong */
     PyObject *value;  /* borrowed: what the arguments of the capture hold */
     MgSource *source; /* borrowed */
+    PyObject *number; /* strong: what captured code sees of one that varies from call to call, or NULL */
     long used;        /* the first instruction that looked at it, 0 for none */
     int place;        /* of that instruction, as in MgGuard */
 };
@@ -64,7 +67,7 @@ mg_deferred_new(MgCapture *capture, PyObject *value, MgSource *source)
     if (copy == NULL) {
         return NULL;
     }
-    grown[capture->reads.deferred_count++] = (MgDeferred){Py_NewRef(copy), value, source, 0, -1};
+    grown[capture->reads.deferred_count++] = (MgDeferred){Py_NewRef(copy), value, source, NULL, 0, -1};
     return copy;
 }
 
@@ -89,14 +92,35 @@ path_of(const MgSource *source, int level)
     return mg_source_path(source, ends ? 0 : path_of(source->base, level + 1));
 }
 
+/* A value that varies from call to call is seen as a number. MG_OK or MG_ERR. */
 static int
-use(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject *value, long step)
+find_number(MgCapture *capture, MgDeferred *lazy)
 {
+    MgDim dim;
+    int varies = mg_varying_int(capture, lazy->source, lazy->value, &dim);
+    if (varies > 0) {
+        lazy->number = mg_tracer.number(capture, dim);
+    }
+    return varies < 0 || (varies > 0 && lazy->number == NULL) ? MG_ERR : MG_OK;
+}
+
+/* An instruction looks at what is in a slot. */
+static int
+use(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **slot, long step)
+{
+    PyObject *value = *slot;
     MgDeferred *lazy = value == NULL || !mg_deferred_fits(value) ? NULL : find(capture, value);
+    if (lazy != NULL && lazy->used == 0 && find_number(capture, lazy) < 0) {
+        return MG_ERR;
+    }
+    if (lazy != NULL && lazy->number != NULL) {
+        Py_SETREF(*slot, Py_NewRef(lazy->number)); /* the entry keeps the copy */
+    }
     if (lazy == NULL || lazy->used > 0) {
         return MG_OK;
     }
-    if (capture->changing.count > 0 && mg_paths_have(&capture->changing, path_of(lazy->source, 0))) {
+    if (lazy->number == NULL && capture->changing.count > 0 &&
+        mg_paths_have(&capture->changing, path_of(lazy->source, 0))) {
         PyObject *text = mg_source_text(lazy->source);
         int result = mg_capture_abort(capture, MG_REASON_CHANGING, text == NULL ? NULL : "%U", text);
         Py_XDECREF(text);
@@ -112,7 +136,7 @@ mg_deferred_use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opco
 {
     PyObject **base = mg_frame_slots(frame) + mg_frame_code(frame)->co_nlocalsplus;
     if (mg_opcode_makes_cell(opcode)) {
-        return use(capture, frame, next, mg_frame_slots(frame)[oparg], step);
+        return use(capture, frame, next, &mg_frame_slots(frame)[oparg], step);
     }
     if (mg_opcode_returns_tuple(opcode, next)) {
         return MG_OK; /* nobody looks into it any more */
@@ -122,7 +146,7 @@ mg_deferred_use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opco
         count = (int)(sp - base);
     }
     for (int i = 1; i <= count; i++) {
-        if (use(capture, frame, next, sp[-i], step) < 0) {
+        if (use(capture, frame, next, &sp[-i], step) < 0) {
             return MG_ERR;
         }
     }
@@ -135,8 +159,10 @@ mg_deferred_guard(MgCapture *capture, long stopped)
     for (int i = 0; i < capture->reads.deferred_count; i++) {
         MgDeferred *lazy = &capture->reads.deferred[i];
         int count = capture->reads.guard_count;
+        PyObject *expected = lazy->number != NULL ? (PyObject *)&PyLong_Type : lazy->value;
         if (lazy->used > 0 && lazy->used != stopped &&
-            mg_capture_guard(capture, MG_GUARD_VALUE, lazy->source, lazy->value) < 0) {
+            mg_capture_guard(capture, lazy->number != NULL ? MG_GUARD_TYPE : MG_GUARD_VALUE, lazy->source, expected) <
+                0) {
             return MG_ERR;
         }
         if (capture->reads.guard_count > count) {
@@ -151,6 +177,7 @@ mg_deferred_free(MgCapture *capture)
 {
     for (int i = 0; i < capture->reads.deferred_count; i++) {
         Py_DECREF(capture->reads.deferred[i].copy);
+        Py_XDECREF(capture->reads.deferred[i].number);
     }
     PyMem_Free(capture->reads.deferred);
     capture->reads.deferred = NULL;

@@ -137,6 +137,9 @@ make_question(const MgProgram *program, const MgCheck *check, Question *question
         check->kind != MG_GUARD_IDENTITY) {
         return 0;
     }
+    if (check->kind == MG_GUARD_TENSOR && check->tensor->varies.any) { /* it fits tensors of other sizes, too */
+        return 0;
+    }
     int ids[DEPTH], depth = 0;
     for (int i = check->source; i >= 0; i = program->steps[i].base) {
         if (depth == DEPTH || !is_safe(&program->steps[i].source)) {

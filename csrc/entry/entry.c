@@ -102,6 +102,7 @@ entry_dealloc(MgEntry *self)
     Py_XDECREF(self->exit_state);
     Py_XDECREF(self->settings);
     Py_XDECREF(self->symbols);
+    Py_XDECREF(self->lattice);
     Py_XDECREF(self->compile_id);
     Py_XDECREF(self->codes);
     PyMem_Free(self->effects);

@@ -34,6 +34,7 @@ struct MgEntry {
     MgStorages storages;     /* which inputs may share a storage */
     MgExitFrame *frames;     /* owned: where it stops, or NULL if it returns */
     int frame_count;
+    PyObject *lattice;    /* strong: what varied when it was captured; NULL if nothing did */
     PyObject *symbols;    /* strong: the session that the symbols in the graph belong to; or NULL if it has none */
     PyObject *settings;   /* strong: how to undo what the graph does to torch's settings, should it fail; or NULL */
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */

@@ -190,7 +190,9 @@ find_lives(MgEntry *entry, const int *executed, int *last)
             continue;
         }
         last[i] = needed > last[i] ? needed : last[i];
-        PyObject *whole = node->is_part && PyTuple_GET_SIZE(node->args) > 0 ? PyTuple_GET_ITEM(node->args, 0) : NULL;
+        PyObject *whole = node->is_part && !node->is_number && PyTuple_GET_SIZE(node->args) > 0
+                              ? PyTuple_GET_ITEM(node->args, 0)
+                              : NULL;
         if (entry->operations[i].args == NULL && whole != NULL && Py_IS_TYPE(whole, &MgRef_Type) &&
             entry->nodes[((MgRef *)whole)->index].kind != MG_NODE_INPUT) {
             MgNode *owner = &entry->nodes[((MgRef *)whole)->index];
@@ -348,7 +350,8 @@ mg_replay_value(const MgEntry *entry, const MgFailure *failure, int node)
         return Py_XNewRef(failure->values[node]);
     }
     const MgNode *part = &entry->nodes[node];
-    PyObject *ref = part->is_part && PyTuple_GET_SIZE(part->args) == 2 ? PyTuple_GET_ITEM(part->args, 0) : NULL;
+    PyObject *ref =
+        part->is_part && !part->is_number && PyTuple_GET_SIZE(part->args) == 2 ? PyTuple_GET_ITEM(part->args, 0) : NULL;
     if (ref == NULL || !Py_IS_TYPE(ref, &MgRef_Type)) {
         return NULL;
     }

@@ -12,7 +12,7 @@ static const char *const kinds[MG_GUARD_COUNT] = {
     [MG_GUARD_APART] = "APART",       [MG_GUARD_METHODS] = "METHODS",   [MG_GUARD_QUERY] = "QUERY",
     [MG_GUARD_LIMIT] = "LIMIT",       [MG_GUARD_LACKS] = "LACKS",       [MG_GUARD_REFERENT] = "REFERENT",
     [MG_GUARD_WEAK] = "WEAK",         [MG_GUARD_QUIET] = "QUIET",       [MG_GUARD_PRESENT] = "PRESENT",
-    [MG_GUARD_ANY_TENSOR] = "TENSOR",
+    [MG_GUARD_ANY_TENSOR] = "TENSOR", [MG_GUARD_SIZES] = "SIZES",
 };
 
 /* The objects through which a step is reached, itself first. New. */
@@ -80,7 +80,7 @@ mark_used(const MgProgram *program, const uint8_t *keep, const uint8_t *needs, u
         if (check->other >= 0) {
             used[check->other] = 1;
         }
-        if (check->kind == MG_GUARD_APART || check->kind == MG_GUARD_QUIET) {
+        if (check->kind == MG_GUARD_APART || check->kind == MG_GUARD_QUIET || check->kind == MG_GUARD_SIZES) {
             memset(used, 1, (size_t)program->step_count); /* they look at several */
         }
     }

@@ -1,11 +1,13 @@
 /* Guards as texts, and why one does not hold: what must be, what is found, and which line asked for it.
  *
  * Texts are bounded, the same in each run, and made without running code of the user's. */
+#include "capture/varying.h"
 #include "guard/guard.h"
 
 #include "cpython/aside.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
+#include "ir/dimobject.h"
 #include "ir/text.h"
 #include "torch/state.h"
 #include "torch/typekind.h"
@@ -54,6 +56,13 @@ query_text(const MgProgram *program, const MgCheck *check)
     Py_XDECREF(given);
     Py_XDECREF(expected);
     return text;
+}
+
+/* mg_guard_source_text for texts of sizes. */
+static PyObject *
+register_text(const void *program, int step)
+{
+    return mg_guard_source_text(program, step);
 }
 
 PyObject *
@@ -128,6 +137,9 @@ mg_guard_text(const MgProgram *program, int index)
         case MG_GUARD_QUIET:
             text = PyUnicode_FromFormat("nothing with a finalizer is written over: %U and %zd others", source,
                                         check->index - 1);
+            break;
+        case MG_GUARD_SIZES:
+            text = mg_size_guards_text(check->expected, NULL, register_text, program);
             break;
         case MG_GUARD_PRESENT:
         case MG_GUARD_ANY_TENSOR:
@@ -303,7 +315,9 @@ only_difference(PyObject *a, PyObject *b)
 {
     Py_ssize_t found = -1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); i++) {
-        int same = PyObject_RichCompareBool(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i), Py_EQ);
+        int same = mg_is_dim_object(PyTuple_GET_ITEM(a, i)) /* it may be any */
+                       ? 1
+                       : PyObject_RichCompareBool(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i), Py_EQ);
         if (same < 0) {
             return -2;
         }
@@ -340,6 +354,20 @@ flag_text(PyObject *source, const char *name, int expected)
                                 expected ? "False" : "True");
 }
 
+/* 1 if two tuples of ints, of one length, differ in more than sizes that vary. */
+static int
+differ(PyObject *expected, PyObject *found)
+{
+    MgDim a, b;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(expected); i++) {
+        if (mg_dim_read(PyTuple_GET_ITEM(expected, i), &a) && mg_dim_read(PyTuple_GET_ITEM(found, i), &b) &&
+            a.e == NULL && a.v != b.v) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* The first thing in which a tensor is another one. New; NULL without an exception if it is none of those that are told. */
 static PyObject *
 difference_text(PyObject *source, const MgCheck *check, PyObject *tensor)
@@ -352,8 +380,8 @@ difference_text(PyObject *source, const MgCheck *check, PyObject *tensor)
     }
     PyObject *text = NULL;
     int flags = meta->flags ^ now->flags;
-    int sizes = PyObject_RichCompareBool(meta->sizes, now->sizes, Py_NE);
-    int strides = PyObject_RichCompareBool(meta->strides, now->strides, Py_NE);
+    int sizes = meta->dim == now->dim && differ(meta->sizes, now->sizes);
+    int strides = meta->dim == now->dim && differ(meta->strides, now->strides);
     if (meta->dtype != now->dtype) {
         text = PyUnicode_FromFormat("%U.dtype == %S, but it is %S", source, meta->dtype, now->dtype);
     }
@@ -398,6 +426,9 @@ reason_text(const MgProgram *program, int index, PyObject *const *registers)
         if (text != NULL || PyErr_Occurred()) {
             return text;
         }
+    }
+    if (check->kind == MG_GUARD_SIZES) {
+        return mg_size_guards_text(check->expected, registers, register_text, program);
     }
     PyObject *text = mg_guard_text(program, index);
     PyObject *found = text == NULL ? NULL : found_text(check, value);

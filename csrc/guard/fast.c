@@ -21,6 +21,7 @@
  * tight loop; see watch.c. */
 #include "guard/fast.h"
 
+#include "capture/varying.h"
 #include "cpython/cpython311.h"
 #include "cpython/depth.h"
 #include "cpython/watch.h"
@@ -342,7 +343,7 @@ fate_of(Maker *maker, const MgCheck *check)
 {
     StepPlan *plan = &maker->plans[check->source];
     PyObject *value = maker->registers[check->source];
-    if (check->kind == MG_GUARD_QUIET) {
+    if (check->kind == MG_GUARD_QUIET || check->kind == MG_GUARD_SIZES) {
         return FATE_LATE;
     }
     if (check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART ||
@@ -608,6 +609,9 @@ collect_fill(Maker *maker, uint8_t *filled)
     for (int i = 0; i < fast->late_count; i++) {
         const MgCheck *check = &program->checks[fast->late[i]];
         fill(maker, filled, check->source);
+        for (int k = 0; check->kind == MG_GUARD_SIZES && k < mg_size_guards_count(check->expected); k++) {
+            fill(maker, filled, mg_size_guards_register(check->expected, k));
+        }
         if (check->kind == MG_GUARD_APART || check->kind == MG_GUARD_QUIET) {
             const int *ids = (const int *)(const void *)PyBytes_AS_STRING(check->expected);
             Py_ssize_t count = check->kind == MG_GUARD_QUIET
@@ -617,7 +621,7 @@ collect_fill(Maker *maker, uint8_t *filled)
                 fill(maker, filled, ids[k]);
             }
         }
-        else {
+        else if (check->kind != MG_GUARD_SIZES) {
             fill(maker, filled, check->other);
         }
     }
@@ -805,7 +809,7 @@ mend(MgProgram *program, Group *group, int *failed)
             MgCheck *check = &program->checks[j];
             if (check->source != i || check->kind == MG_GUARD_TENSOR || check->kind == MG_GUARD_ALIAS ||
                 check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART || check->kind == MG_GUARD_REFERENT ||
-                check->kind == MG_GUARD_QUIET) {
+                check->kind == MG_GUARD_QUIET || check->kind == MG_GUARD_SIZES) {
                 continue; /* made later, or the same objects as before */
             }
             int good = mg_guard_check(check, fast->values);

@@ -7,10 +7,12 @@
 #include "capture/finalizer.h"
 #include "capture/protocol.h"
 #include "capture/registry.h"
+#include "capture/varying.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
 #include "cpython/watch.h"
 #include "guard/fast.h"
+#include "ir/dimobject.h"
 #include "torch/state.h"
 #include "torch/typekind.h"
 
@@ -51,6 +53,29 @@ is_needless(Known *known, const MgGuard *guard)
            (known->tensors[a] != NULL && known->tensors[b] != NULL && known->tensors[a] != known->tensors[b]);
 }
 
+/* What may be another in tensors of some metadata. */
+static MgTensorVaries
+what_varies(const MgMeta *meta)
+{
+    MgTensorVaries varies = {.any = meta->varies};
+    MgDim sizes[MG_VARYING_DIMS], strides[MG_VARYING_DIMS], product;
+    for (int i = 0; varies.any && i < meta->dim; i++) {
+        (void)mg_dim_read(PyTuple_GET_ITEM(meta->sizes, i), &sizes[i]);
+        (void)mg_dim_read(PyTuple_GET_ITEM(meta->strides, i), &strides[i]);
+    }
+    for (int i = 0; varies.any && i < meta->dim; i++) {
+        varies.sizes |= (uint8_t)(sizes[i].e != NULL ? 1 << i : 0);
+        varies.strides[i] = strides[i].e == NULL ? MG_STRIDE_FIXED : MG_STRIDE_ANY;
+        for (int k = meta->dim - 1; strides[i].e != NULL && k >= 0; k--) {
+            if (k != i && mg_dim_mul(sizes[k], strides[k], &product) && product.e == strides[i].e) {
+                varies.strides[i] = (int8_t)k;
+                break;
+            }
+        }
+    }
+    return varies;
+}
+
 /* The step at which a guard can be checked: the last that it needs. */
 static int
 last_source(const MgGuard *guard)
@@ -80,7 +105,7 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
     for (int i = 0; i < guard_count; i++) {
         const MgGuard *guard = &capture->reads.guards[i];
         known.referents[guard->source->id] |= guard->kind == MG_GUARD_REFERENT;
-        if (guard->kind == MG_GUARD_TYPE || guard->kind == MG_GUARD_TENSOR) {
+        if (guard->kind == MG_GUARD_TYPE || (guard->kind == MG_GUARD_TENSOR && !((MgMeta *)guard->expected)->varies)) {
             (guard->kind == MG_GUARD_TYPE ? known.types : known.tensors)[guard->source->id] = guard->expected;
         }
     }
@@ -127,7 +152,9 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
         check->index = guard->index;
         check->place = guard->place;
         if (guard->kind == MG_GUARD_TENSOR) {
-            check->tensor = mg_tensor_check_get(&program->tensors, guard->source->raw, capture->graph.asks_leaves);
+            MgTensorVaries varies = what_varies((const MgMeta *)guard->expected);
+            check->tensor =
+                mg_tensor_check_get(&program->tensors, guard->source->raw, capture->graph.asks_leaves, &varies);
             result = check->tensor == NULL ? MG_ERR : MG_OK;
         }
         program->check_count++;
@@ -327,6 +354,9 @@ mg_guard_check(MgCheck *check, PyObject **registers)
     if (check->kind == MG_GUARD_QUIET) {
         return mg_finalizer_are_quiet(check->expected, check->index, registers);
     }
+    if (check->kind == MG_GUARD_SIZES) {
+        return mg_size_guards_hold(check->expected, registers);
+    }
     if (value == NULL) {
         return 0;
     }
@@ -476,7 +506,7 @@ static int
 compares_registers(const MgCheck *check)
 {
     return check->kind == MG_GUARD_ALIAS || check->kind == MG_GUARD_DISTINCT || check->kind == MG_GUARD_APART ||
-           check->kind == MG_GUARD_REFERENT || check->kind == MG_GUARD_QUIET;
+           check->kind == MG_GUARD_REFERENT || check->kind == MG_GUARD_QUIET || check->kind == MG_GUARD_SIZES;
 }
 
 /* Makes the check that failed last, and those on the way to what it looks at. 1 if they hold, or if it is a long way. */
@@ -657,6 +687,7 @@ void
 mg_guard_free(MgProgram *program)
 {
     for (int i = 0; i < program->step_count; i++) {
+        Py_XDECREF(program->steps[i].source.view);
         Py_XDECREF(program->steps[i].source.key);
         Py_XDECREF(program->steps[i].source.note);
     }

@@ -36,6 +36,7 @@ mg_source_get(MgSources *sources, MgSourceKind kind, MgSource *base, PyObject *k
     source->base = base;
     source->key = Py_XNewRef(key);
     source->index = index;
+    source->is_fixed = base != NULL && base->is_fixed;
     assert(base == NULL || base->id < sources->count); /* what it is reached from comes first */
     source->id = sources->count;
     if (mg_table_set(&sources->known, (void *)first, (void *)tag, source) < 0) {
@@ -122,6 +123,26 @@ slot_value(PyObject *object, PyObject *descriptor)
     return *(PyObject **)((char *)object + member->d_member->offset);
 }
 
+/* A size of a tensor as an int, which the source keeps until another one is loaded. Borrowed. */
+static PyObject *
+size_of(MgSource *source, PyObject *tensor)
+{
+    MgTensor info;
+    if (!mg_torch_is_tensor(tensor) || mg_torch_read(tensor, &info) < 0 || source->index >= info.dim) {
+        return NULL;
+    }
+    int64_t size = info.sizes[source->index];
+    if (source->view == NULL || PyLong_AsLongLong(source->view) != size) {
+        PyObject *number = PyLong_FromLongLong(size);
+        if (number == NULL) {
+            mg_error_clear();
+            return NULL;
+        }
+        Py_XSETREF(source->view, number);
+    }
+    return source->view;
+}
+
 PyObject *
 mg_source_load(const MgSource *source, PyObject *base, PyObject *const *arguments)
 {
@@ -169,6 +190,8 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
             return mg_torch_grad(base);
         case MG_SOURCE_NAME:
             return name_part(base, source->index);
+        case MG_SOURCE_SIZE:
+            return size_of((MgSource *)source, base);
         case MG_SOURCE_MRO:
             return PyType_Check(base) ? ((PyTypeObject *)base)->tp_mro : NULL;
     }
@@ -299,6 +322,9 @@ text_at(const MgSource *source, int level)
             break;
         case MG_SOURCE_GRAD:
             text = PyUnicode_FromFormat("%U.grad", base);
+            break;
+        case MG_SOURCE_SIZE:
+            text = PyUnicode_FromFormat("%U.size()[%zd]", base, source->index);
             break;
         case MG_SOURCE_NAME:
             text = PyUnicode_FromFormat("%U.%s", base, name_parts[source->index]);

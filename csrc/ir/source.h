@@ -20,6 +20,7 @@ typedef enum {
     MG_SOURCE_PROXY,     /* the dict behind the mappingproxy base */
     MG_SOURCE_MRO,       /* the MRO of the type base */
     MG_SOURCE_GRAD,      /* the gradient of the tensor base, which is a leaf; None is one too */
+    MG_SOURCE_SIZE,      /* size `index` of the tensor base, as an int */
     MG_SOURCE_NAME,      /* a name of a class or function: index 0 name, 1 qualname, 2 doc, 3 module (functions only) */
 } MgSourceKind;
 enum { MG_PART_CODE, MG_PART_DEFAULTS, MG_PART_KWDEFAULTS, MG_PART_CLOSURE, MG_PART_GLOBALS, MG_PART_ANNOTATIONS };
@@ -31,7 +32,10 @@ struct MgSource {
     MgSource *base; /* borrowed from the pool, NULL for the first two kinds */
     PyObject *key;  /* strong, may be NULL */
     Py_ssize_t index;
-    PyObject *view; /* strong: what captured code sees there, once it was reached; NULL before */
+    int is_fixed; /* it leads through a module: its numbers and sizes are taken for constants */
+    PyObject
+        *view; /* strong: what captured code sees there, once it was reached; NULL before. Of a size in a guard program,
+                     * the int that was loaded last */
     PyObject *raw;  /* borrowed: the object that was found there */
     PyObject *note; /* strong: the text of a constant that can be reached by another way as well, of a cell what it
                      * holds; or NULL */

@@ -8,6 +8,7 @@
 #include "torch/typekind.h"
 #include "cpython/aside.h"
 #include "ir/alias.h"
+#include "ir/dimobject.h"
 
 #include <structmember.h>
 
@@ -81,6 +82,18 @@ mg_meta_sweep(void)
     return MG_OK;
 }
 
+/* 1 if a tuple has a size in it that varies. */
+static int
+has_dim(PyObject *tuple)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        if (mg_is_dim_object(PyTuple_GET_ITEM(tuple, i))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 MgMeta *
 mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags, PyObject *fake)
 {
@@ -103,7 +116,8 @@ mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *stride
             goto done;
         }
     }
-    PyObject *size_object = PyObject_CallOneArg((PyObject *)mg_torch.size, size_tuple);
+    int varies = has_dim(size_tuple) || has_dim(stride_tuple);
+    PyObject *size_object = varies ? Py_NewRef(size_tuple) : PyObject_CallOneArg((PyObject *)mg_torch.size, size_tuple);
     if (size_object == NULL) {
         goto done;
     }
@@ -116,6 +130,7 @@ mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *stride
     meta->device = Py_NewRef(device);
     meta->flags = flags;
     meta->dim = (int)PyTuple_GET_SIZE(size_tuple);
+    meta->varies = varies;
     meta->sizes = size_object;
     meta->strides = Py_NewRef(stride_tuple);
     meta->fake = Py_XNewRef(fake);

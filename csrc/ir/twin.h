@@ -23,7 +23,8 @@ typedef struct {
     PyObject *device; /* strong */
     int flags;        /* MG_META_... */
     int dim;
-    PyObject *sizes;   /* strong: torch.Size */
+    int varies;        /* a size or stride is another at other calls: an MgDimObject */
+    PyObject *sizes;   /* strong: torch.Size; if it varies, a tuple */
     PyObject *strides; /* strong: tuple */
     PyObject *fake;    /* strong: the FakeTensor, if a size, a stride or the offset is a symbol; else NULL */
 } MgMeta;
@@ -73,7 +74,7 @@ void mg_twin_join(MgTwin *twin, MgTwin *other);
 
 /* Metadata of an outside tensor. New. NULL without an exception if it has no plain strides. */
 MgMeta *mg_meta_of_tensor(PyObject *tensor);
-/* Metadata from its parts; sizes and strides are sequences of ints, or with a FakeTensor also of symbols. New. */
+/* Metadata from its parts; sizes and strides are sequences of ints and MgDimObjects, or with a FakeTensor also of symbols. New. */
 MgMeta *mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags, PyObject *fake);
 int mg_meta_sweep(void); /* forgets what nobody else holds; MG_OK or MG_ERR */
 

@@ -768,7 +768,7 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
 {
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     PyTypeObject *type = Py_TYPE(callable);
-    if (capture->symbols.session != NULL) {
+    if (capture->symbols.session != NULL || mg_capture_varies(capture)) {
         PyObject *result;
         if (mg_number_call(capture, callable, args, count, kwnames, &result)) {
             return result;

@@ -6,6 +6,7 @@
 #include "cpython/aside.h"
 #include "ir/alias.h"
 #include "ir/structure.h"
+#include "record/number.h"
 #include "record/record.h"
 #include "record/symbol.h"
 #include "torch/typekind.h"
@@ -60,6 +61,14 @@ map_twin(MgMapping *mapping, PyObject *value)
     if (mg_record_input(mapping->capture, value) < 0) {
         return NULL;
     }
+    if (twin->meta->varies) {
+        MgMeta *meta = mg_number_simplify(mapping->capture, twin->meta);
+        if (meta == NULL) {
+            return NULL;
+        }
+        Py_SETREF(twin->meta, meta);
+        mapping->varies = mapping->varies || meta->varies;
+    }
     mapping->symbolic = mapping->symbolic || mg_twin_fake(twin) != NULL;
     PyObject *original = mg_twin_original(value), *ref = mg_record_new_ref(twin->node);
     if (ref == NULL || (original != value && note_alias(mapping, value, ref) < 0)) {
@@ -82,6 +91,21 @@ map_twin(MgMapping *mapping, PyObject *value)
     return ref;
 }
 
+/* A number whose value in this call is known: the key has its expression, or of a float its kind. */
+static PyObject *
+map_backed(MgMapping *mapping, PyObject *value)
+{
+    PyObject *argument = mg_number_argument(mapping->capture, value);
+    int is_plain = argument != NULL && (PyLong_CheckExact(argument) || PyFloat_CheckExact(argument));
+    mapping->varies = mapping->varies || !is_plain;
+    PyObject *part = argument == NULL || !mg_is_number(argument) ? argument : ((MgNumber *)argument)->value;
+    if (part == NULL || mg_record_key_add(mapping, (PyObject *)Py_TYPE(part)) < 0 ||
+        mg_record_key_add(mapping, part) < 0) {
+        Py_CLEAR(argument);
+    }
+    return argument;
+}
+
 static PyObject *
 map_number(MgMapping *mapping, PyObject *value)
 {
@@ -89,6 +113,9 @@ map_number(MgMapping *mapping, PyObject *value)
     if (number->capture != mapping->capture->number) {
         mg_capture_abort(mapping->capture, MG_REASON_LOST_TENSOR, "a number of another capture");
         return NULL;
+    }
+    if (mg_number_is_backed(value)) {
+        return map_backed(mapping, value);
     }
     mapping->symbolic = 1;
     if (mapping->numbers == NULL && (mapping->numbers = PyList_New(0)) == NULL) {
@@ -106,6 +133,9 @@ node_of_size(MgCapture *capture, PyObject *size)
         PyObject *item = PyTuple_GET_ITEM(size, i);
         if (!mg_is_number(item)) {
             continue;
+        }
+        if (((MgNumber *)item)->node < 0) {
+            return -1;
         }
         MgNode *part = &capture->graph.nodes[((MgNumber *)item)->node];
         PyObject *ref =
@@ -214,7 +244,7 @@ map_argument(MgMapping *mapping, PyObject *value)
     if (mg_is_number(value)) {
         return map_number(mapping, value);
     }
-    if (type == mg_torch.size && mapping->capture->symbols.session != NULL && mg_symbol_inside(value)) {
+    if (type == mg_torch.size && mapping->capture->symbols.session != NULL && mg_symbol_depends(value)) {
         return map_size(mapping, value);
     }
     if (value == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type ||

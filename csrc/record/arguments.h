@@ -12,6 +12,7 @@ typedef struct {
     PyObject *aliases; /* list or NULL: the aliases among the arguments, and the references to their tensors, in turn */
     PyObject *numbers; /* list: the numbers that depend on data; NULL if there are none */
     int symbolic;      /* there are symbols among the arguments */
+    int varies;        /* there are sizes or numbers among them that vary from call to call */
     int infers;        /* the operation takes the dtype of its result from numpy's scalars among the arguments, */
     int stores;        /* or puts them into a tensor, which takes fewer of them */
     int containers;    /* how many there were so far */

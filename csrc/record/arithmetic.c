@@ -2,6 +2,7 @@
 #include "record/arithmetic.h"
 
 #include "cpython/aside.h"
+#include "record/number.h"
 #include "record/record.h"
 
 static PyObject *operators; /* strong: the module operator */
@@ -55,7 +56,10 @@ mg_arithmetic_binary(MgCapture *capture, int operation, PyObject *left, PyObject
         [NB_INPLACE_TRUE_DIVIDE] = "itruediv",
         [NB_INPLACE_XOR] = "ixor",
     };
-    PyObject *args[2] = {left, right};
+    PyObject *args[2] = {left, right}, *result;
+    if (mg_number_binary(capture, operation, left, right, &result)) {
+        return result;
+    }
     if (operation >= NB_INPLACE_ADD && !mg_is_twin(left)) { /* a number is not changed in place */
         operation -= NB_INPLACE_ADD;
     }
@@ -67,6 +71,10 @@ mg_arithmetic_compare(MgCapture *capture, int operation, PyObject *left, PyObjec
 {
     static const char *const names[6] = {"lt", "le", "eq", "ne", "gt", "ge"};
     static const int reflected[6] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+    PyObject *result;
+    if (mg_number_compared(capture, operation, left, right, &result)) {
+        return result;
+    }
     if (!mg_is_twin(left) && mg_is_twin(right)) {
         /* a number does not know tensors: the tensor is asked, as TorchDynamo records it */
         PyObject *number = left;
@@ -81,6 +89,10 @@ mg_arithmetic_compare(MgCapture *capture, int operation, PyObject *left, PyObjec
 PyObject *
 mg_arithmetic_unary(MgCapture *capture, MgUnary operator, PyObject *value)
 {
+    PyObject *result;
+    if (mg_is_number(value) && mg_number_unary(capture, operator, value, &result)) {
+        return result;
+    }
     const char *name = operator == MG_NEGATIVE ? "neg" : operator == MG_POSITIVE ? "pos" : "invert";
     return mg_arithmetic_record(capture, name, &value, 1);
 }
@@ -88,6 +100,10 @@ mg_arithmetic_unary(MgCapture *capture, MgUnary operator, PyObject *value)
 PyObject *
 mg_arithmetic_absolute(MgCapture *capture, PyObject *value)
 {
+    PyObject *result;
+    if (mg_is_number(value) && mg_number_absolute(capture, value, &result)) {
+        return result;
+    }
     return mg_arithmetic_record(capture, "abs", &value, 1);
 }
 

@@ -14,6 +14,7 @@
 #include "ir/alias.h"
 #include "record/arguments.h"
 #include "record/arithmetic.h"
+#include "record/number.h"
 #include "record/operator.h"
 #include "record/shape/shape.h"
 #include "record/symbol.h"
@@ -112,6 +113,32 @@ mg_record_input(MgCapture *capture, PyObject *object)
                                             .source = twin->source,
                                             .real = Py_XNewRef(twin->real)});
     return twin->node < 0 ? MG_ERR : MG_OK;
+}
+
+int
+mg_record_number_input(MgCapture *capture, MgSource *source, PyObject *value)
+{
+    return add_node(capture, (MgNode){.kind = MG_NODE_INPUT, .value = Py_NewRef(value), .source = source});
+}
+
+int
+mg_record_number(MgCapture *capture, PyObject *target, PyObject *args, PyObject *value)
+{
+    int node = add_node(capture, (MgNode){.kind = MG_NODE_FUNCTION,
+                                          .target = Py_NewRef(target),
+                                          .args = Py_NewRef(args),
+                                          .value = Py_NewRef(value),
+                                          .is_part = 1,
+                                          .is_number = 1,
+                                          .repeats = MG_REPEATS,
+                                          .stack = mg_capture_stack(capture)});
+    for (Py_ssize_t i = 0; node >= 0 && i < PyTuple_GET_SIZE(args); i++) {
+        PyObject *arg = PyTuple_GET_ITEM(args, i);
+        if (Py_IS_TYPE(arg, &MgRef_Type)) {
+            capture->graph.nodes[((MgRef *)arg)->index].users++;
+        }
+    }
+    return node;
 }
 
 void
@@ -323,6 +350,72 @@ outcome_of(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, 
         }
     }
     return fresh;
+}
+
+/* What an operation returns for sizes that vary: asked for once in a capture, since it rests on what is decided there. New; NULL
+ * without an exception if there is no shape function that knows. */
+static MgOutcome *
+varying_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *key)
+{
+    MgVaryings *varying = &mapping->capture->varying;
+    if (varying->outcomes == NULL && (varying->outcomes = PyDict_New()) == NULL) {
+        return NULL;
+    }
+    MgOutcome *outcome = (MgOutcome *)PyDict_GetItemWithError(varying->outcomes, key);
+    if (outcome != NULL || PyErr_Occurred()) {
+        return (MgOutcome *)Py_XNewRef((PyObject *)outcome);
+    }
+    PyObject *inputs = mapping->added ? NULL : describe_twins(mapping->twins);
+    outcome = inputs == NULL ? NULL : mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1));
+    Py_XDECREF(inputs);
+    if (outcome != NULL && outcome->kind == MG_OUTCOME_KNOWN &&
+        PyDict_SetItem(varying->outcomes, key, (PyObject *)outcome) < 0) {
+        Py_CLEAR(outcome);
+    }
+    return outcome;
+}
+
+/* Takes the values of all sizes and numbers of an operation for good. MG_OK or MG_ERR. */
+static int
+specialize_all(MgMapping *mapping, PyObject *args, PyObject *kwargs)
+{
+    MgCapture *capture = mapping->capture;
+    int status = mg_number_specialize(capture, args);
+    status = status < 0 || kwargs == NULL ? status : mg_number_specialize(capture, kwargs);
+    for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(mapping->twins); i++) {
+        const MgMeta *meta = mg_twin_of(PyList_GET_ITEM(mapping->twins, i))->meta;
+        if (meta->varies && (status = mg_number_specialize(capture, meta->sizes)) == MG_OK) {
+            status = mg_number_specialize(capture, meta->strides);
+        }
+    }
+    return status;
+}
+
+/* The outcome of an operation, which is known. New; NULL if it can't be captured, or, if *again is set, if its arguments have to
+ * be mapped again: sizes that vary have become numbers. */
+static MgOutcome *
+find_varying_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs,
+                     int *again)
+{
+    MgOutcome *outcome = NULL;
+    if (!mapping->symbolic) {
+        PyObject *key = PyList_AsTuple(mapping->key);
+        outcome = key == NULL ? NULL : varying_outcome(mapping, kind, target, args, kwargs, key);
+        Py_XDECREF(key);
+        if (outcome != NULL && outcome->kind != MG_OUTCOME_KNOWN) {
+            mg_record_refuse(mapping->capture, outcome);
+            Py_DECREF(outcome);
+            return NULL;
+        }
+        if (outcome != NULL && PyTuple_GET_SIZE(outcome->written) > 0 &&
+            mg_symbol_written(mapping->capture, mapping->twins, outcome->written) < 0) {
+            Py_CLEAR(outcome);
+        }
+    }
+    if (outcome == NULL && !PyErr_Occurred()) {
+        *again = specialize_all(mapping, args, kwargs) == MG_OK;
+    }
+    return outcome;
 }
 
 /* The outcome of an operation, which is known. New; NULL if it can't be captured. */
@@ -638,6 +731,9 @@ apply_changes(MgCapture *capture, PyObject *changes, PyObject *twins)
         if (check_change(capture, twin->meta, (const MgMeta *)PyTuple_GET_ITEM(change, 1)) < 0) {
             return MG_ERR;
         }
+        if (twin->source != NULL && twin->meta->varies && mg_number_specialize(capture, twin->meta->sizes) < 0) {
+            return MG_ERR; /* what a failed run has left of it could not be told */
+        }
         int now = ((MgMeta *)PyTuple_GET_ITEM(change, 1))->flags;
         int history = (now & MG_META_REQUIRES_GRAD) && !(before & MG_META_REQUIRES_GRAD);
         if (history && !(now & MG_META_NON_LEAF) && twin->next != twin) {
@@ -835,93 +931,150 @@ check_in_place(MgCapture *capture, PyObject *target, PyObject *const *args, Py_s
                      : mg_capture_abort(capture, MG_REASON_BACKEND, "a tensor becomes another view of its memory");
 }
 
-PyObject *
-mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
-               PyObject *kwnames)
+/* The arguments of an operation as they are mapped, and what came of it. */
+typedef struct {
+    MgMapping mapping;
+    PyObject *args, *kwargs; /* strong */
+    MgOutcome *outcome;      /* strong: known */
+} Operation;
+
+static void
+clear_operation(Operation *operation)
 {
-    PyObject *result = NULL, *mapped_args = NULL, *mapped_kwargs = NULL;
-    MgMapping mapping = {.capture = capture, .key = PyList_New(0)};
-    mapping.twins = mapping.key == NULL ? NULL : PyList_New(0);
-    PyObject *state = mapping.twins == NULL ? NULL : mg_capture_state_key(mg_capture_current);
-    PyObject *names = state == NULL ? NULL : name_size(kind, &target, args, &count, kwnames);
-    kwnames = names == Py_None ? NULL : names;
-    mapping.infers = mg_record_infers_dtype(kind, target, kwnames);
-    mapping.stores = kind == MG_NODE_FUNCTION && mg_record_is_named(target, "setitem");
-    mapping.added = names == NULL ? MG_ERR : mg_operator_check(capture, target);
-    if (mapping.added < 0 || mg_tracer.check_operands(capture, target, args, count) < 0 ||
-        check_in_place(capture, target, args, count) < 0 || mg_record_key_add(&mapping, target) < 0 ||
-        mg_record_key_add(&mapping, state) < 0 ||
-        mg_record_map_arguments(&mapping, args, count, kwnames, &mapped_args, &mapped_kwargs) < 0 ||
-        check_gradless(capture, mapping.twins) < 0 || mg_shape_add_settings(target, mapping.key) < 0) {
-        goto done;
-    }
-    MgOutcome *outcome = find_outcome(&mapping, kind, target, mapped_args, mapped_kwargs);
-    if (outcome == NULL || PyTuple_GET_SIZE(outcome->changes) > 0 || PyTuple_GET_SIZE(outcome->written) > 0 ||
-        !mg_shape_ignores_leaves(kind, target, mapped_args)) {
-        capture->graph.asks_leaves =
-            1; /* what is no leaf, or a view of none, can be written to; a leaf has a gradient */
-    }
-    if (outcome == NULL) {
-        if (capture->reason == MG_REASON_OPERATION_FAILED) {
-            stop_before_rows(capture, mapping.twins);
+    Py_CLEAR(operation->mapping.key);
+    Py_CLEAR(operation->mapping.twins);
+    Py_CLEAR(operation->mapping.aliases);
+    Py_CLEAR(operation->mapping.numbers);
+    Py_CLEAR(operation->args);
+    Py_CLEAR(operation->kwargs);
+    Py_CLEAR(operation->outcome);
+}
+
+/* Maps the arguments of an operation, and finds its outcome. MG_OK or MG_ERR. */
+static int
+work_out(Operation *operation, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
+         PyObject *kwnames, PyObject *state)
+{
+    MgMapping *mapping = &operation->mapping;
+    MgCapture *capture = mapping->capture;
+    int again = 1;
+    for (int tries = 0; again && tries < 2; tries++) {
+        clear_operation(operation);
+        mapping->symbolic = mapping->varies = mapping->containers = again = 0;
+        mapping->key = PyList_New(0);
+        mapping->twins = mapping->key == NULL ? NULL : PyList_New(0);
+        if (mapping->twins == NULL || mg_record_key_add(mapping, target) < 0 || mg_record_key_add(mapping, state) < 0 ||
+            mg_record_map_arguments(mapping, args, count, kwnames, &operation->args, &operation->kwargs) < 0 ||
+            check_gradless(capture, mapping->twins) < 0 || mg_shape_add_settings(target, mapping->key) < 0) {
+            return MG_ERR;
         }
-        goto done;
+        operation->outcome =
+            mapping->varies ? find_varying_outcome(mapping, kind, target, operation->args, operation->kwargs, &again)
+                            : find_outcome(mapping, kind, target, operation->args, operation->kwargs);
     }
-    PyObject *value = outcome->result, *written = outcome->written;
-    int tensors = has_tensor(value);
-    if (value != Py_None && !tensors && !has_symbol(value) && mapping.added) {
-        mg_capture_abort(capture, MG_REASON_RESULT, "an operator that returns no tensor");
-        Py_DECREF(outcome);
-        goto done;
+    return operation->outcome == NULL ? MG_ERR : MG_OK;
+}
+
+/* Adds the node of an operation that is known. Its index, or -1. */
+static int
+add_operation(MgCapture *capture, MgNodeKind kind, PyObject *target, Operation *operation, int has_tensors)
+{
+    MgMapping *mapping = &operation->mapping;
+    MgOutcome *outcome = operation->outcome;
+    mg_record_use_aliases(mapping);
+    if (mapping->varies) { /* nodes for the sizes among the arguments */
+        PyObject *args = mg_number_refer(capture, operation->args);
+        PyObject *kwargs =
+            args == NULL || operation->kwargs == NULL ? NULL : mg_number_refer(capture, operation->kwargs);
+        if (args == NULL || (kwargs == NULL && operation->kwargs != NULL)) {
+            Py_XDECREF(args);
+            return -1;
+        }
+        Py_SETREF(operation->args, args);
+        Py_XSETREF(operation->kwargs, kwargs);
     }
-    if (value != Py_None && !tensors && !has_symbol(value)) { /* a question about metadata */
-        result = PyList_Check(value) ? PyList_GetSlice(value, 0, PyList_GET_SIZE(value)) : Py_NewRef(value);
-        Py_DECREF(outcome); /* a list in the cache stays as it is */
-        goto done;
-    }
-    if (mg_capture_operate(capture) < 0 || check_rows(capture, written, mapping.twins) < 0 ||
-        check_recurrent(capture, target, value, args, count) < 0) {
-        Py_DECREF(outcome);
-        goto done;
-    }
-    mg_record_use_aliases(&mapping);
     assert(outcome->kind == MG_OUTCOME_KNOWN && capture->reason == MG_REASON_NONE);
     int node = add_node(capture, (MgNode){.kind = kind,
                                           .target = Py_NewRef(target),
-                                          .args = Py_NewRef(mapped_args),
-                                          .kwargs = Py_XNewRef(mapped_kwargs),
-                                          .value = Py_NewRef(value),
+                                          .args = Py_NewRef(operation->args),
+                                          .kwargs = Py_XNewRef(operation->kwargs),
+                                          .value = Py_NewRef(outcome->result),
                                           .bindings = Py_XNewRef(outcome->bindings),
-                                          .is_part = !tensors && value != Py_None, /* only a number: if it is used */
+                                          .is_part = !has_tensors && outcome->result != Py_None, /* only a number */
                                           .stack = mg_capture_stack(capture)});
-    for (Py_ssize_t i = 0; node >= 0 && i < PyTuple_GET_SIZE(written); i++) {
-        PyObject *twin = PyList_GET_ITEM(mapping.twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(written, i)));
+    for (Py_ssize_t i = 0; node >= 0 && i < PyTuple_GET_SIZE(outcome->written); i++) {
+        PyObject *twin = PyList_GET_ITEM(mapping->twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(outcome->written, i)));
         assert(mg_twin_of(twin)->node >= 0 && mg_twin_of(twin)->node < node);
         capture->graph.nodes[node].writes |= mg_twin_is_shared(mg_twin_of(twin));
         mg_storage_note(capture, mg_twin_of(twin), MG_CHANGED_DATA);
     }
-    for (Py_ssize_t i = 0; node >= 0 && i < PyList_GET_SIZE(mapping.twins); i++) {
-        capture->graph.nodes[mg_twin_of(PyList_GET_ITEM(mapping.twins, i))->node].users++;
+    for (Py_ssize_t i = 0; node >= 0 && i < PyList_GET_SIZE(mapping->twins); i++) {
+        capture->graph.nodes[mg_twin_of(PyList_GET_ITEM(mapping->twins, i))->node].users++;
     }
-    for (Py_ssize_t i = 0; node >= 0 && mapping.numbers != NULL && i < PyList_GET_SIZE(mapping.numbers); i++) {
-        capture->graph.nodes[mg_symbol_node(PyList_GET_ITEM(mapping.numbers, i))].users++;
+    for (Py_ssize_t i = 0; node >= 0 && mapping->numbers != NULL && i < PyList_GET_SIZE(mapping->numbers); i++) {
+        capture->graph.nodes[mg_symbol_node(PyList_GET_ITEM(mapping->numbers, i))].users++;
     }
-    if (node >= 0 && apply_changes(capture, outcome->changes, mapping.twins) == MG_OK) {
+    return node;
+}
+
+PyObject *
+mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
+               PyObject *kwnames)
+{
+    PyObject *result = NULL;
+    Operation operation = {.mapping = {.capture = capture}};
+    MgMapping *mapping = &operation.mapping;
+    PyObject *state = mg_capture_state_key(mg_capture_current);
+    PyObject *names = state == NULL ? NULL : name_size(kind, &target, args, &count, kwnames);
+    kwnames = names == Py_None ? NULL : names;
+    mapping->infers = mg_record_infers_dtype(kind, target, kwnames);
+    mapping->stores = kind == MG_NODE_FUNCTION && mg_record_is_named(target, "setitem");
+    mapping->added = names == NULL ? MG_ERR : mg_operator_check(capture, target);
+    if (mapping->added < 0 || mg_tracer.check_operands(capture, target, args, count) < 0 ||
+        check_in_place(capture, target, args, count) < 0) {
+        goto done;
+    }
+    int status = work_out(&operation, kind, target, args, count, kwnames, state);
+    MgOutcome *outcome = operation.outcome;
+    if (outcome == NULL || PyTuple_GET_SIZE(outcome->changes) > 0 || PyTuple_GET_SIZE(outcome->written) > 0 ||
+        !mg_shape_ignores_leaves(kind, target, operation.args)) {
+        capture->graph.asks_leaves =
+            1; /* what is no leaf, or a view of none, can be written to; a leaf has a gradient */
+    }
+    if (status < 0) {
+        if (capture->reason == MG_REASON_OPERATION_FAILED && mapping->twins != NULL) {
+            stop_before_rows(capture, mapping->twins);
+        }
+        goto done;
+    }
+    PyObject *value = outcome->result;
+    int tensors = has_tensor(value);
+    if (value != Py_None && !tensors && !has_symbol(value) && mapping->added) {
+        mg_capture_abort(capture, MG_REASON_RESULT, "an operator that returns no tensor");
+        goto done;
+    }
+    if (value != Py_None && !tensors && !has_symbol(value)) { /* a question about metadata */
+        result = PyList_Check(value)
+                     ? PyList_GetSlice(value, 0, PyList_GET_SIZE(value)) /* the cache's stays as it is */
+                 : mapping->varies ? mg_number_wrap(capture, value)
+                                   : Py_NewRef(value);
+        goto done;
+    }
+    if (mg_capture_operate(capture) < 0 || check_rows(capture, outcome->written, mapping->twins) < 0 ||
+        check_recurrent(capture, target, value, args, count) < 0) {
+        goto done;
+    }
+    int node = add_operation(capture, kind, target, &operation, tensors);
+    if (node >= 0 && apply_changes(capture, outcome->changes, mapping->twins) == MG_OK) {
         Wrapping wrapping = {
-            .capture = capture, .twins = mapping.twins, .views = outcome->views, .fakes = outcome->result_fakes};
+            .capture = capture, .twins = mapping->twins, .views = outcome->views, .fakes = outcome->result_fakes};
         PyObject *given = kind == MG_NODE_FUNCTION ? list_given_back(target, args, count, kwnames) : NULL;
         result = given != NULL ? Py_NewRef(given) : wrap_result(&wrapping, value, node);
     }
-    Py_DECREF(outcome);
 done:
     Py_XDECREF(names);
     Py_XDECREF(state);
-    Py_XDECREF(mapping.key);
-    Py_XDECREF(mapping.twins);
-    Py_XDECREF(mapping.aliases);
-    Py_XDECREF(mapping.numbers);
-    Py_XDECREF(mapped_args);
-    Py_XDECREF(mapped_kwargs);
+    clear_operation(&operation);
     return result;
 }
 

@@ -19,6 +19,11 @@ int mg_record_input(MgCapture *capture, PyObject *twin);
 PyObject *mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
                          PyObject *kwnames);
 
+/* Nodes for numbers that vary from call to call: an input of the graph, and target(*args), in whose arguments references stand
+ * for other nodes. `value` is an MgDimObject or a float. Their number, or -1. */
+int mg_record_number_input(MgCapture *capture, MgSource *source, PyObject *value);
+int mg_record_number(MgCapture *capture, PyObject *target, PyObject *args, PyObject *value);
+
 /* Changes of torch's state, such as grad mode: recorded as they are, and really made. */
 PyObject *mg_record_state(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count);
 

@@ -12,6 +12,7 @@
 #include "cpython/depth.h"
 #include "ir/alias.h"
 #include "record/arithmetic.h"
+#include "record/number.h"
 #include "record/record.h"
 
 static PyObject *session_factory; /* strong: (scalars, shapes) -> a session */
@@ -278,6 +279,9 @@ evaluate(MgCapture *capture, PyObject *object)
     if (mg_capture_check(capture) < 0) {
         return NULL;
     }
+    if (mg_number_is_backed(object)) {
+        return mg_number_take(capture, object);
+    }
     MgAside aside;
     mg_aside_begin(&aside);
     MgOutcome *found = mg_outcome_check(PyObject_CallMethod(capture->symbols.session, "evaluate", "O", number->value));
@@ -329,6 +333,12 @@ mg_number_getattr(MgCapture *capture, PyObject *number, PyObject *name)
     PyTypeObject *type = mg_number_class(number);
     if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
         return Py_NewRef((PyObject *)type);
+    }
+    if (mg_number_is_backed(number)) {
+        PyObject *value = mg_number_take(capture, number);
+        PyObject *result = value == NULL ? NULL : PyObject_GetAttr(value, name);
+        Py_XDECREF(value);
+        return result;
     }
     if (_PyType_Lookup(type, name) != NULL) {
         mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, "the attribute %U of a number that depends on data", name);
@@ -455,14 +465,18 @@ number_positive(PyObject *number)
 static PyObject *
 number_invert(PyObject *number)
 {
+    PyObject *result;
     if (mg_number_kind(number) != MG_NUMBER_INT) {
         PyObject *value = evaluate(mg_capture_current, number);
-        PyObject *result = value == NULL ? NULL : PyNumber_Invert(value);
+        result = value == NULL ? NULL : PyNumber_Invert(value);
         Py_XDECREF(value);
         return result;
     }
+    if (mg_capture_current != NULL && mg_number_unary(mg_capture_current, MG_INVERT, number, &result)) {
+        return result;
+    }
     PyObject *negative = number_negative(number), *one = PyLong_FromLong(1); /* symbols have no ~ */
-    PyObject *result = negative == NULL || one == NULL ? NULL : PyNumber_Subtract(negative, one);
+    result = negative == NULL || one == NULL ? NULL : PyNumber_Subtract(negative, one);
     Py_XDECREF(negative);
     Py_XDECREF(one);
     return result;
@@ -529,7 +543,9 @@ static PyObject *
 number_repr(PyObject *number)
 {
     if (mg_capture_current == NULL || mg_capture_current->suspended > 0) { /* for whoever debugs a capture */
-        return PyUnicode_FromFormat("<a number: %R>", ((MgNumber *)number)->value);
+        PyObject *value = ((MgNumber *)number)->value;
+        return value == NULL ? mg_expr_text(((MgNumber *)number)->dim.e, NULL)
+                             : PyUnicode_FromFormat("<a number: %R>", value);
     }
     PyObject *value = number_value(number);
     PyObject *text = value == NULL ? NULL : PyObject_Repr(value);
@@ -606,6 +622,7 @@ static void
 number_dealloc(MgNumber *self)
 {
     Py_XDECREF(self->value);
+    Py_XDECREF(self->parts);
     PyObject_Free(self);
 }
 
@@ -649,6 +666,8 @@ mg_number_new(MgCapture *capture, PyObject *value, int node)
     MgNumber *number = PyObject_New(MgNumber, &mg_number_types[kind]);
     if (number != NULL) {
         number->value = Py_NewRef(value);
+        number->parts = NULL;
+        number->dim = mg_dim(0);
         number->node = node;
         number->capture = capture->number;
     }
@@ -671,9 +690,10 @@ mg_symbol_size(PyObject *items)
     return size;
 }
 
-/* 1 if there is a number in a structure. What lies too deep can be no argument of an operation. */
+/* 1 if there is a number in a structure; with `depends`, one that depends on data. What lies too deep can be no argument of an
+ * operation. */
 static int
-has_number(PyObject *object, MgWalk *walk)
+has_number(PyObject *object, int depends, MgWalk *walk)
 {
     int is_list = PyList_Check(object), found = 0;
     if (!is_list && !PyTuple_Check(object)) {
@@ -682,7 +702,7 @@ has_number(PyObject *object, MgWalk *walk)
     int enters = mg_walk_enter(walk);
     for (Py_ssize_t i = 0; enters && !found && i < Py_SIZE(object); i++) {
         PyObject *item = is_list ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
-        found = mg_is_number(item) || has_number(item, walk);
+        found = mg_is_number(item) ? !depends || !mg_number_is_backed(item) : has_number(item, depends, walk);
     }
     mg_walk_leave(walk);
     return found;
@@ -692,7 +712,14 @@ int
 mg_symbol_inside(PyObject *object)
 {
     MgWalk walk = MG_WALK;
-    return has_number(object, &walk);
+    return has_number(object, 0, &walk);
+}
+
+int
+mg_symbol_depends(PyObject *object)
+{
+    MgWalk walk = MG_WALK;
+    return has_number(object, 1, &walk);
 }
 
 /* The same items as a plain tuple. New. */
@@ -817,12 +844,37 @@ call_check(MgCapture *capture, PyObject *const *args, Py_ssize_t count, PyObject
     return mg_arithmetic_check(capture, known.check, args[0], message == Py_None ? NULL : message);
 }
 
+/* Calls on sizes that hold numbers, which torch.Size does not do itself. As mg_number_call. */
+static int
+call_on_sizes(PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames, PyObject **result)
+{
+    if (kwnames != NULL || count != 1 || !mg_symbol_inside(args[0])) {
+        return 0;
+    }
+    if (callable == (PyObject *)mg_torch.size) {
+        *result = mg_symbol_size(PySequence_Tuple(args[0]));
+        return 1;
+    }
+    if (Py_IS_TYPE(args[0], mg_torch.size) && Py_IS_TYPE(callable, &PyMethodDescr_Type) &&
+        PyUnicode_CompareWithASCIIString(PyDescr_NAME(callable), "numel") == 0) {
+        *result = multiply_all(args[0]);
+        return 1;
+    }
+    return 0;
+}
+
 int
 mg_number_call(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
                PyObject **result)
 {
     int first = count > 0 && mg_is_number(args[0]), any = first || (count > 1 && mg_is_number(args[1]));
     *result = NULL;
+    if (any && mg_number_called(capture, callable, args, count, kwnames, result)) {
+        return 1;
+    }
+    if (known.recorded == NULL) { /* nothing here depends on data */
+        return call_on_sizes(callable, args, count, kwnames, result);
+    }
     if (callable == known.tensor) {
         Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
         if (total == 0 || (!first && !mg_symbol_inside(args[0]))) {
@@ -857,13 +909,7 @@ mg_number_call(MgCapture *capture, PyObject *callable, PyObject *const *args, Py
         *result = mg_record_call(capture, MG_NODE_METHOD, MG_STRING("__round__"), args, count, NULL);
         return 1;
     }
-    if (count == 1 && callable == (PyObject *)mg_torch.size && mg_symbol_inside(args[0])) {
-        *result = mg_symbol_size(PySequence_Tuple(args[0]));
-        return 1;
-    }
-    if (count == 1 && Py_IS_TYPE(args[0], mg_torch.size) && Py_IS_TYPE(callable, &PyMethodDescr_Type) &&
-        PyUnicode_CompareWithASCIIString(PyDescr_NAME(callable), "numel") == 0 && mg_symbol_inside(args[0])) {
-        *result = multiply_all(args[0]);
+    if (call_on_sizes(callable, args, count, kwnames, result)) {
         return 1;
     }
     if (!any && !(count > 0 && mg_symbol_inside(args[0]))) {

@@ -4,13 +4,17 @@
 
 #include "capture/capture.h"
 #include "ir/outcome.h"
+#include "record/arithmetic.h"
 
 /* What captured code gets for x.item(), or for a size of x.nonzero(). */
 typedef struct {
     PyObject_HEAD
-    PyObject *value;  /* strong: a torch.SymInt, SymFloat or SymBool of the capture's session */
-    int node;         /* index in the recording */
+    PyObject *value; /* strong: a torch.SymInt, SymFloat or SymBool of the capture's session; see number.h for others */
+    int node;        /* index in the recording */
     uint64_t capture; /* the number of the capture it belongs to */
+    MgDim dim;        /* of an int that varies from call to call, with an expression; value is NULL then */
+    PyObject *
+        parts; /* strong: of a float that was computed from such ones, a tuple of them; value is a float then. Or NULL */
 } MgNumber;
 
 typedef enum { MG_NUMBER_INT, MG_NUMBER_FLOAT, MG_NUMBER_BOOL, MG_NUMBER_KINDS } MgNumberKind;
@@ -51,8 +55,8 @@ int mg_number_call(MgCapture *capture, PyObject *callable, PyObject *const *args
 /* A torch.Size of these items (stolen: a tuple), which may be numbers. New. */
 PyObject *mg_symbol_size(PyObject *items);
 
-/* 1 if a number is in this tuple or list. */
-int mg_symbol_inside(PyObject *object);
+/* 1 if a number is in this tuple or list; or one that depends on data. */
+int mg_symbol_inside(PyObject *object), mg_symbol_depends(PyObject *object);
 
 /* An operator on a torch.Size that holds numbers: 1 if it was carried out here, with its result. */
 int mg_symbol_size_item(PyObject *size, PyObject *key, PyObject **result);

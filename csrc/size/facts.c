@@ -239,8 +239,8 @@ normalize(const MgPoly *d, Normal *normal)
     return content > 0;
 }
 
-static const MgBound *
-find_bound(const MgBound *bounds, int count, const MgExpr *expr)
+static const MgSizeBound *
+find_bound(const MgSizeBound *bounds, int count, const MgExpr *expr)
 {
     for (int i = 0; i < count; i++) {
         if (bounds[i].expr == expr) {
@@ -256,7 +256,7 @@ range_normal(const MgFacts *facts, const MgPoly *p, int depth)
     MgRange range = range_sum(facts, p->terms, p->count, depth);
     range = range_both(range, range_shifted(facts, p->terms, p->count, depth));
     const MgExpr *expr = facts->bound_count > 0 ? mg_poly_intern(p) : NULL;
-    const MgBound *bound = expr == NULL ? NULL : find_bound(facts->bounds, facts->bound_count, expr);
+    const MgSizeBound *bound = expr == NULL ? NULL : find_bound(facts->bounds, facts->bound_count, expr);
     return bound == NULL ? range : range_both(range, bound->range);
 }
 
@@ -479,7 +479,7 @@ note_bound(MgFacts *facts, const MgPoly *p, MgRange range)
         symbol->range = range_both(symbol->range, range);
         return MG_OK;
     }
-    MgBound *bound = (MgBound *)find_bound(facts->bounds, facts->bound_count, expr);
+    MgSizeBound *bound = (MgSizeBound *)find_bound(facts->bounds, facts->bound_count, expr);
     if (bound != NULL) {
         bound->range = range_both(bound->range, range);
         return MG_OK;
@@ -490,7 +490,7 @@ note_bound(MgFacts *facts, const MgPoly *p, MgRange range)
     if (MG_VECTOR_RESERVE(facts->bounds, facts->bound_count, facts->bound_room, 8) < 0) {
         return MG_ERR;
     }
-    facts->bounds[facts->bound_count++] = (MgBound){expr, range};
+    facts->bounds[facts->bound_count++] = (MgSizeBound){expr, range};
     return MG_OK;
 }
 
@@ -583,7 +583,7 @@ learn(MgFacts *facts, MgRelation relation, const MgPoly *d, const Normal *normal
             return MG_ERR;
         }
         int64_t value = -normal->constant / normal->scale;
-        facts->holes[facts->hole_count++] = (MgBound){expr, {value, value}};
+        facts->holes[facts->hole_count++] = (MgSizeBound){expr, {value, value}};
         return MG_OK;
     }
     if (relation == MG_RELATION_EQ) {

@@ -30,13 +30,13 @@ typedef struct {
 typedef struct {
     const MgExpr *expr;
     MgRange range;
-} MgBound;
+} MgSizeBound;
 
 typedef struct {
     MgSizeSymbol *symbols; /* owned */
     int64_t *hints;        /* owned: of the symbols */
-    MgBound *bounds;       /* owned */
-    MgBound *holes;        /* owned: values (low) that an expression does not have */
+    MgSizeBound *bounds;   /* owned */
+    MgSizeBound *holes;    /* owned: values (low) that an expression does not have */
     MgSizeGuard *guards;   /* owned */
     int symbol_count, symbol_room, hint_room, bound_count, bound_room, hole_count, hole_room, guard_count, guard_room;
 } MgFacts;

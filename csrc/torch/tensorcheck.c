@@ -34,8 +34,30 @@ read_tensor(PyObject *tensor, int asks_leaves, MgTensorCheck *check, MgTensor *i
     return MG_OK;
 }
 
+int
+mg_tensor_check_varies(const int64_t *sizes, const int64_t *strides, const MgTensorCheck *check)
+{
+    assert(check->dim <= MG_VARYING_DIMS);
+    for (int64_t i = 0; i < check->dim; i++) {
+        int k = check->varies.strides[i];
+        if ((sizes[i] != check->dims[i] && !(check->varies.sizes & 1 << i)) ||
+            (k == MG_STRIDE_FIXED ? strides[i] != check->dims[check->dim + i]
+                                  : k != MG_STRIDE_ANY && strides[i] != sizes[k] * strides[k])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int
+same_varies(const MgTensorVaries *a, const MgTensorVaries *b)
+{
+    return a->any == b->any &&
+           (!a->any || (a->sizes == b->sizes && memcmp(a->strides, b->strides, sizeof(a->strides)) == 0));
+}
+
 MgTensorCheck *
-mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves)
+mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves, const MgTensorVaries *varies)
 {
     MgTensor info;
     MgTensorCheck found;
@@ -48,7 +70,7 @@ mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves)
         if (known->dim == found.dim && known->dtype == found.dtype && known->device_type == found.device_type &&
             known->device_index == found.device_index && known->requires_grad == found.requires_grad &&
             known->leafness == found.leafness && known->conjugate == found.conjugate &&
-            known->negative == found.negative && known->keys == found.keys &&
+            known->negative == found.negative && known->keys == found.keys && same_varies(&known->varies, varies) &&
             memcmp(known->dims, info.sizes, width) == 0 && memcmp(known->dims + info.dim, info.strides, width) == 0) {
             return known;
         }
@@ -67,6 +89,7 @@ mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves)
     memcpy(dims, info.sizes, width);
     memcpy(dims + info.dim, info.strides, width);
     *check = found;
+    check->varies = *varies;
     check->dims = dims;
     if (info.dim <= MG_INLINE_DIMS) {
         memcpy(check->sizes, info.sizes, width);
@@ -84,9 +107,12 @@ mg_tensor_check_ask(PyObject *tensor, MgTensorCheck *check)
         return 0;
     }
     if (info.dim != check->dim || info.dtype != check->dtype || info.device_type != check->device_type ||
-        info.device_index != check->device_index ||
-        memcmp(info.sizes, check->dims, sizeof(int64_t) * (size_t)info.dim) != 0 ||
-        memcmp(info.strides, check->dims + info.dim, sizeof(int64_t) * (size_t)info.dim) != 0) {
+        info.device_index != check->device_index) {
+        return 0;
+    }
+    int same = memcmp(info.sizes, check->dims, sizeof(int64_t) * (size_t)info.dim) == 0 &&
+               memcmp(info.strides, check->dims + info.dim, sizeof(int64_t) * (size_t)info.dim) == 0;
+    if (!same && (!check->varies.any || !mg_tensor_check_varies(info.sizes, info.strides, check))) {
         return 0;
     }
     if (mg_torch_requires_grad(tensor) != check->requires_grad ||

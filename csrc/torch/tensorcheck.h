@@ -6,6 +6,15 @@
 
 enum { MG_LEAF_NO, MG_LEAF, MG_LEAF_VIEW, MG_LEAF_ANY }; /* a view of a leaf can't be written to, either */
 
+/* Which sizes and strides of a tensor may be others than those of the example. */
+enum { MG_VARYING_DIMS = 8, MG_STRIDE_FIXED = -1, MG_STRIDE_ANY = -2 };
+typedef struct {
+    int any;       /* some may */
+    uint8_t sizes; /* bits */
+    int8_t
+        strides[MG_VARYING_DIMS]; /* MG_STRIDE_FIXED, MG_STRIDE_ANY, or the dimension whose size times stride it is */
+} MgTensorVaries;
+
 /* What a tensor must be like, in libtorch's own terms. */
 typedef struct {
     int64_t dim;
@@ -14,6 +23,7 @@ typedef struct {
     int conjugate, negative;     /* its values are the conjugates or negatives of what its memory holds */
     int64_t *dims;               /* owned: sizes, then strides */
     int64_t sizes[MG_INLINE_DIMS], strides[MG_INLINE_DIMS]; /* the same again, if there are so few */
+    MgTensorVaries varies;
     int quick;           /* the layout is known, and the sizes lie in the TensorImpl */
     uint64_t keys;       /* dispatch keys, if the layout is known */
     uint64_t rest, mask; /* dtype, device and flags, and the bits of them that were never seen to be otherwise */
@@ -25,13 +35,17 @@ typedef struct {
     int count;
 } MgTensorChecks;
 
-/* The check for tensors that are like this one, and leaves like it, if that was asked for; made if it is new. Borrowed; NULL
- * with an exception. */
-MgTensorCheck *mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves);
+/* The check for tensors that are like this one, but for what may vary, and leaves like it, if that was asked for; made if it is
+ * new. Borrowed; NULL with an exception. */
+MgTensorCheck *mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves,
+                                   const MgTensorVaries *varies);
 void mg_tensor_checks_free(MgTensorChecks *checks);
 
 /* Whether a tensor is as it must be, by libtorch's functions: 1, 0 or -1. */
 int mg_tensor_check_ask(PyObject *tensor, MgTensorCheck *check);
+
+/* 1 if sizes and strides that differ from the example's differ only in what may vary. */
+int mg_tensor_check_varies(const int64_t *sizes, const int64_t *strides, const MgTensorCheck *check);
 
 /* For a quick check: 1 or 0 from memory alone; MG_MEMORY_UNSURE if libtorch must be asked. */
 static inline int
@@ -46,7 +60,10 @@ mg_tensor_check_memory(PyObject *tensor, const MgTensorCheck *check)
     }
     for (int64_t i = 0; i < dim; i++) {
         if (sizes[i] != check->dims[i] || strides[i] != check->dims[dim + i]) {
-            return 0;
+            if (!check->varies.any || !mg_tensor_check_varies(sizes, strides, check)) {
+                return 0;
+            }
+            break;
         }
     }
     if (mg_word_at(impl, mg_tensor_layout.rest + 8) != check->keys) {

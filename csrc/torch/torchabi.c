@@ -163,8 +163,9 @@ mg_torch_init(void)
     PyObject *core = mg_aside_import("torch._C");
     if (torch == NULL || nn == NULL || core == NULL || take_type(torch, "Tensor", &mg_torch.tensor) < 0 ||
         take_type(core, "TensorBase", &mg_torch.base) < 0 || take_type(nn, "Parameter", &mg_torch.parameter) < 0 ||
-        take_type(torch, "Size", &mg_torch.size) < 0 || take_type(torch, "dtype", &mg_torch.dtype) < 0 ||
-        take_type(torch, "device", &mg_torch.device) < 0 || take_type(torch, "layout", &mg_torch.layout) < 0 ||
+        take_type(nn, "Module", &mg_torch.module) < 0 || take_type(torch, "Size", &mg_torch.size) < 0 ||
+        take_type(torch, "dtype", &mg_torch.dtype) < 0 || take_type(torch, "device", &mg_torch.device) < 0 ||
+        take_type(torch, "layout", &mg_torch.layout) < 0 ||
         take_type(torch, "memory_format", &mg_torch.memory_format) < 0 || find_functions(torch) < 0) {
         goto done;
     }

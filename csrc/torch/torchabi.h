@@ -20,6 +20,7 @@ typedef struct {
     PyTypeObject *tensor;    /* torch.Tensor */
     PyTypeObject *base;      /* torch._C.TensorBase */
     PyTypeObject *parameter; /* torch.nn.Parameter */
+    PyTypeObject *module;    /* torch.nn.Module */
     PyTypeObject *size;      /* torch.Size */
     PyTypeObject *dtype, *device, *layout, *memory_format;
     PyObject *make_subclass; /* torch.Tensor._make_subclass */

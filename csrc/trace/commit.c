@@ -7,6 +7,7 @@
 #include "capture/finalizer.h"
 #include "capture/deferred.h"
 #include "capture/protocol.h"
+#include "capture/varying.h"
 #include "cpython/aside.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
@@ -335,7 +336,8 @@ forget_uses(PyObject *value, MgNode *nodes)
 static void
 drop_unused_numbers(MgCapture *capture)
 {
-    for (int i = capture->graph.node_count - 1; capture->symbols.session != NULL && i >= 0; i--) {
+    int any = capture->symbols.session != NULL || mg_capture_varies(capture);
+    for (int i = capture->graph.node_count - 1; any && i >= 0; i--) {
         MgNode *node = &capture->graph.nodes[i];
         if (node->kind != MG_NODE_INPUT && mg_entry_is_unused(node)) {
             forget_uses(node->args, capture->graph.nodes);
@@ -404,12 +406,13 @@ guard_distinct(MgCapture *capture)
 {
     for (int i = 0; i < capture->graph.node_count; i++) {
         MgNode *a = &capture->graph.nodes[i];
-        if (a->kind != MG_NODE_INPUT || a->users == 0 || a->source->kind != MG_SOURCE_LOCAL) {
+        if (a->kind != MG_NODE_INPUT || a->users == 0 || a->source->kind != MG_SOURCE_LOCAL || a->real == NULL) {
             continue; /* two arguments can easily be one tensor; parameters of a module are told apart by the backend */
         }
         for (int j = 0; j < capture->graph.node_count; j++) {
             MgNode *b = &capture->graph.nodes[j];
-            if (i != j && b->kind == MG_NODE_INPUT && b->users > 0 && !(b->source->kind == MG_SOURCE_LOCAL && j < i) &&
+            if (i != j && b->kind == MG_NODE_INPUT && b->users > 0 && b->real != NULL &&
+                !(b->source->kind == MG_SOURCE_LOCAL && j < i) &&
                 mg_capture_guard_pair(capture, MG_GUARD_DISTINCT, a->source, b->source) < 0) {
                 return MG_ERR;
             }
@@ -650,8 +653,10 @@ mg_commit(MgCapture *capture, PyObject *result)
         capture->reason = reason;
     }
     entry->codes = Py_XNewRef(capture->around.codes);
-    if (status == MG_OK && capture->symbols.session != NULL) {
+    if (status == MG_OK) {
         drop_unused_numbers(capture);
+    }
+    if (status == MG_OK && capture->symbols.session != NULL) {
         entry->symbols = Py_NewRef(capture->symbols.session);
         status = keep_guarded(capture);
     }
@@ -677,6 +682,10 @@ mg_commit(MgCapture *capture, PyObject *result)
     }
     if (status == MG_OK) {
         status = mg_finalizer_seal(capture);
+    }
+    if (status == MG_OK && mg_capture_varies(capture)) {
+        entry->lattice = (PyObject *)mg_lattice_freeze(capture->varying.lattice);
+        status = entry->lattice == NULL ? MG_ERR : mg_varying_guard(capture);
     }
     if (status == MG_OK) {
         entry->settings = Py_XNewRef(capture->torch.settings);

@@ -150,6 +150,36 @@ make_scalar(const MgEntry *entry, const MgFailure *failure, const MgNode *scalar
     return result;
 }
 
+/* The value of a node of `stop` that is an input, or is computed of inputs alone. New; NULL with an exception. */
+static PyObject *
+compute_number(const MgEntry *stop, PyObject *const *registers, int node)
+{
+    const MgNode *number = &stop->nodes[node];
+    if (number->kind == MG_NODE_INPUT) {
+        for (int j = 0; j < stop->input_count; j++) {
+            if (stop->input_nodes[j] == node && registers[stop->inputs[j]] != NULL) {
+                return Py_NewRef(registers[stop->inputs[j]]);
+            }
+        }
+        PyErr_SetString(PyExc_SystemError, "magneto: a number is not there");
+        return NULL;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(number->args);
+    PyObject *args = PyTuple_New(count);
+    for (Py_ssize_t i = 0; args != NULL && i < count; i++) {
+        PyObject *arg = PyTuple_GET_ITEM(number->args, i);
+        arg = Py_IS_TYPE(arg, &MgRef_Type) ? compute_number(stop, registers, ((MgRef *)arg)->index) : Py_NewRef(arg);
+        if (arg == NULL) {
+            Py_CLEAR(args);
+            break;
+        }
+        PyTuple_SET_ITEM(args, i, arg);
+    }
+    PyObject *result = args == NULL ? NULL : PyObject_CallObject(number->target, args);
+    Py_XDECREF(args);
+    return result;
+}
+
 /* Fills in the outputs of `stop` with what the failed run has left; inputs stay NULL. 1, 0 or -1. */
 static int
 take_outputs(const MgEntry *entry, const MgFailure *failure, const MgEntry *stop, PyObject **outputs)
@@ -157,7 +187,7 @@ take_outputs(const MgEntry *entry, const MgFailure *failure, const MgEntry *stop
     int count = count_recorded(stop);
     for (int i = 0; i < stop->output_count; i++) {
         int node = stop->outputs[i];
-        if (stop->nodes[node].kind == MG_NODE_INPUT) {
+        if (stop->nodes[node].kind == MG_NODE_INPUT || stop->nodes[node].is_number) {
             continue;
         }
         outputs[i] = node < count                      ? mg_replay_value(entry, failure, node)
@@ -170,17 +200,22 @@ take_outputs(const MgEntry *entry, const MgFailure *failure, const MgEntry *stop
     return 1;
 }
 
-/* The same for outputs that are inputs. */
-static void
+/* The same for outputs that are inputs, or numbers computed of them. MG_OK or MG_ERR. */
+static int
 take_inputs(const MgEntry *stop, PyObject *const *registers, PyObject **outputs)
 {
     for (int i = 0; i < stop->output_count; i++) {
+        if (stop->nodes[stop->outputs[i]].is_number &&
+            (outputs[i] = compute_number(stop, registers, stop->outputs[i])) == NULL) {
+            return MG_ERR;
+        }
         for (int j = 0; outputs[i] == NULL && j < stop->input_count; j++) {
             if (stop->input_nodes[j] == stop->outputs[i]) {
                 outputs[i] = Py_XNewRef(registers[stop->inputs[j]]);
             }
         }
     }
+    return MG_OK;
 }
 
 int
@@ -201,8 +236,9 @@ mg_deopt_run(MgEntry *entry, const MgFailure *failure, MgEntry *stop, PyObject *
         good = take_outputs(entry, failure, stop, outputs);
         good = good > 0 ? load(stop, arguments, registers) : good;
         if (good > 0) {
-            take_inputs(stop, registers, outputs);
-            good = mg_entry_stop(stop, registers, outputs, owner, exit) < 0 ? -1 : 1;
+            good = take_inputs(stop, registers, outputs) < 0 || mg_entry_stop(stop, registers, outputs, owner, exit) < 0
+                       ? -1
+                       : 1;
         }
         if (good > 0 && !repeats) {
             (*exit)->error = Py_NewRef(error);

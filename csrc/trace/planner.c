@@ -8,7 +8,7 @@
 #include "cpython/shadow.h"
 #include "ir/alias.h"
 #include "record/record.h"
-#include "record/symbol.h"
+#include "record/number.h"
 #include "torch/kinds.h"
 #include "torch/typekind.h"
 #include "world/world.h"
@@ -676,6 +676,15 @@ add_number(MgPlanner *planner, PyObject *value)
     MgNumber *number = (MgNumber *)value;
     if (number->capture != capture->number) {
         return refuse(planner, value);
+    }
+    if (mg_number_is_backed(value)) {
+        MgSource *source = mg_number_source(capture, value);
+        if (source != NULL) {
+            return add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_SOURCE, .index = source->id});
+        }
+        int backed = mg_number_node(capture, value);
+        int result = backed < 0 ? -1 : output_index(planner, backed);
+        return result < 0 ? -1 : add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_OUTPUT, .index = result});
     }
     int node = mg_number_kind(value) == MG_NUMBER_FLOAT ? mg_record_scalar(capture, number->node) : number->node;
     int output = node < 0 ? -1 : output_index(planner, node);

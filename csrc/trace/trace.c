@@ -536,7 +536,8 @@ mg_trace_binary(MgCapture *capture, int operation, PyObject *left, PyObject *rig
         return mg_arithmetic_binary(capture, operation, left, right);
     }
     PyObject *a, *b;
-    if (capture->symbols.session != NULL && mg_symbol_size_binary(operation, left, right, &a)) {
+    if ((capture->symbols.session != NULL || mg_capture_varies(capture)) &&
+        mg_symbol_size_binary(operation, left, right, &a)) {
         return a;
     }
     if (PyUnicode_Check(left) && (operation == NB_REMAINDER || operation == NB_INPLACE_REMAINDER)) {

@@ -29,7 +29,8 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
         return mg_tensor_getitem(capture, container, key);
     }
     PyObject *part;
-    if (capture->symbols.session != NULL && mg_symbol_size_item(container, key, &part)) {
+    if ((capture->symbols.session != NULL || mg_capture_varies(capture)) &&
+        mg_symbol_size_item(container, key, &part)) {
         return part;
     }
     PyObject *value;
@@ -272,6 +273,7 @@ mg_world_dict_record(MgCapture *capture, MgOutside *owner)
     if (source == NULL) {
         return NULL;
     }
+    source->is_fixed |= PyObject_TypeCheck(owner->object, mg_torch.module); /* as for TorchDynamo */
     MgOutside *record = mg_outside_find(capture, *slot);
     if (record == NULL) {
         return mg_outside_new(capture, *slot, source, MG_KIND_DICT, 0);

@@ -4,7 +4,9 @@
 #include "capture/tracer.h"
 #include "cpython/aside.h"
 #include "ir/alias.h"
+#include "ir/dimobject.h"
 #include "record/arithmetic.h"
+#include "record/number.h"
 #include "record/record.h"
 #include "record/symbol.h"
 #include "torch/typekind.h"
@@ -91,6 +93,9 @@ mg_tensor_length(MgCapture *capture, PyObject *object)
         return -1;
     }
     PyObject *size = PyTuple_GET_ITEM(twin->meta->sizes, 0);
+    if (mg_is_dim_object(size)) {
+        return mg_number_specialize(capture, size) < 0 ? -1 : (Py_ssize_t)((MgDimObject *)size)->dim.v;
+    }
     if (!PyLong_CheckExact(size)) {
         return mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, "the length of a tensor");
     }
@@ -101,6 +106,13 @@ PyObject *
 mg_tensor_len(MgCapture *capture, PyObject *object)
 {
     MgMeta *meta = mg_twin_of(object)->meta;
+    if (meta->varies && meta->dim > 0) {
+        if (mg_record_input(capture, object) < 0 ||
+            mg_tensor_class_check_special(capture, object, MG_STRING("__len__")) < 0) {
+            return NULL;
+        }
+        return mg_number_wrap(capture, PyTuple_GET_ITEM(meta->sizes, 0));
+    }
     if (meta->dim > 0 && !PyLong_CheckExact(PyTuple_GET_ITEM(meta->sizes, 0))) {
         PyObject *zero = PyLong_FromLong(0), *args[2] = {object, zero};
         PyObject *result =
@@ -218,8 +230,9 @@ mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
         return mg_tensor_class_get(capture, object, name, found);
     }
     if (PyUnicode_CompareWithASCIIString(name, "shape") == 0) {
-        return meta->fake == NULL ? Py_NewRef(meta->sizes)
-                                  : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("size"), &object, 1, NULL);
+        return meta->varies         ? mg_symbol_size(mg_number_wrap(capture, meta->sizes))
+               : meta->fake == NULL ? Py_NewRef(meta->sizes)
+                                    : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("size"), &object, 1, NULL);
     }
     if (PyUnicode_CompareWithASCIIString(name, "dtype") == 0) {
         return Py_NewRef(meta->dtype);

@@ -11,8 +11,10 @@
 #include "capture/deferred.h"
 #include "capture/level.h"
 #include "capture/protocol.h"
+#include "capture/varying.h"
 #include "cpython/shadow.h"
 #include "ir/alias.h"
+#include "record/number.h"
 #include "record/operator.h"
 #include "record/record.h"
 #include "torch/kinds.h"
@@ -194,6 +196,21 @@ is_input_when_read(const MgSource *source)
             PyUnicode_CompareWithASCIIString(base->key, "_buffers") == 0);
 }
 
+/* The metadata of an outside tensor; where a graph has run that failed, as it was before. New. */
+static MgMeta *
+read_meta(MgCapture *capture, PyObject *tensor)
+{
+    MgMeta *before = capture->graph.metas == NULL ? NULL : mg_table_get(capture->graph.metas, tensor, NULL);
+    if (before != NULL && !before->varies) {
+        return (MgMeta *)Py_NewRef((PyObject *)before);
+    }
+    MgMeta *now = mg_meta_of_tensor(tensor);
+    if (now != NULL && before != NULL) { /* no graph changes sizes that vary: see mg_record_call */
+        Py_SETREF(now, mg_meta_get(now->dtype, now->device, now->sizes, now->strides, before->flags, NULL));
+    }
+    return now;
+}
+
 /* A twin for an outside tensor. */
 static int
 reach_tensor(MgCapture *capture, MgOutside *record)
@@ -210,8 +227,8 @@ reach_tensor(MgCapture *capture, MgOutside *record)
         return mg_capture_abort(capture, lazy ? MG_REASON_UNINITIALIZED : MG_REASON_TENSOR_SUBCLASS, "%s",
                                 type->tp_name);
     }
-    PyObject *before = capture->graph.metas == NULL ? NULL : mg_table_get(capture->graph.metas, tensor, NULL);
-    MgMeta *meta = before != NULL ? (MgMeta *)Py_NewRef(before) : mg_meta_of_tensor(tensor);
+    MgMeta *meta = read_meta(capture, tensor);
+    meta = meta == NULL ? NULL : mg_varying_meta(capture, record->source, meta);
     if (meta == NULL) {
         return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_TENSOR_KIND, NULL);
     }
@@ -401,6 +418,35 @@ pass_on(MgCapture *capture, MgOutside *record, MgSource *source)
     return status < 0 ? NULL : Py_NewRef(record->object);
 }
 
+/* 1 for an int that is not taken for a constant, if it was seen to vary: an argument, or what one leads to. */
+static int
+may_vary(const MgSource *source)
+{
+    if (source->is_fixed) {
+        return 0;
+    }
+    while (source->base != NULL) {
+        if (source->kind != MG_SOURCE_ITEM && source->kind != MG_SOURCE_DICT_ITEM && source->kind != MG_SOURCE_DICT &&
+            source->kind != MG_SOURCE_ATTR) {
+            return 0;
+        }
+        source = source->base;
+    }
+    return source->kind == MG_SOURCE_LOCAL;
+}
+
+/* An int that varies from call to call, as a number. New; NULL without an exception if it does not. */
+static PyObject *
+reach_int(MgCapture *capture, PyObject *object, MgSource *source)
+{
+    MgDim dim;
+    int varies = mg_varying_int(capture, source, object, &dim);
+    if (varies <= 0 || mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)&PyLong_Type) < 0) {
+        return NULL;
+    }
+    return mg_number_of(capture, dim);
+}
+
 PyObject *
 mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
 {
@@ -413,6 +459,12 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
             return NULL;
         }
         view = Py_NewRef(object);
+    }
+    else if (PyLong_CheckExact(object) && capture->varying.lattice != NULL && may_vary(source) &&
+             (view = reach_int(capture, object, source)) != NULL) {
+    }
+    else if (PyErr_Occurred()) {
+        return NULL;
     }
     else if (mg_is_plain_value(object) || Py_TYPE(object) == mg_torch.device || mg_kind_is_value(Py_TYPE(object))) {
         /* containers find a NaN by its identity */

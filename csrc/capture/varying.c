@@ -1,0 +1,564 @@
+/* Sizes and numbers that differ from call to call.
+ *
+ * An item of a lattice is the sizes and strides that a tensor had, or the value of an int, when it was met for the first time,
+ * and which of them were others later: once one was, it varies for good. Items are found by the path of the source
+ * (mg_source_path) and the number of dimensions, so that nothing has to be kept alive for it, and tensors of another rank are
+ * other tensors.
+ *
+ * Sizes of 0 and 1 never become symbols: too much depends on them. All others are at least 2. */
+#include "capture/varying.h"
+
+#include "base/vector.h"
+#include "capture/place.h"
+#include "ir/dimobject.h"
+#include "size/program.h"
+#include "torch/kinds.h"
+
+enum { MOST_DIMS = 8, MOST_ITEMS = 4096, MOST_SYMBOLS = 512 };
+
+/* ---- the lattice ---- */
+
+typedef struct {
+    uint64_t path;                                /* 0: free */
+    int dim;                                      /* -1 for an int */
+    unsigned varying_sizes, varying_strides;      /* bits; of an int the first of the former */
+    int64_t sizes[MOST_DIMS], strides[MOST_DIMS]; /* an int is the first of the sizes */
+} Item;
+
+struct MgLattice {
+    PyObject_HEAD
+    int all;     /* what is met for the first time varies */
+    int frozen;  /* nothing more comes to vary */
+    Item *items; /* owned: hashed by path */
+    int count, room;
+};
+
+static void
+lattice_dealloc(MgLattice *self)
+{
+    PyMem_Free(self->items);
+    PyObject_Free(self);
+}
+
+PyTypeObject MgLattice_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.Lattice",
+    .tp_basicsize = sizeof(MgLattice),
+    .tp_dealloc = (destructor)lattice_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+MgLattice *
+mg_lattice_new(int all)
+{
+    MgLattice *lattice = PyObject_New(MgLattice, &MgLattice_Type);
+    if (lattice != NULL) {
+        lattice->all = all;
+        lattice->frozen = 0;
+        lattice->items = NULL;
+        lattice->count = lattice->room = 0;
+    }
+    return lattice;
+}
+
+MgLattice *
+mg_lattice_freeze(const MgLattice *lattice)
+{
+    MgLattice *copy = mg_lattice_new(lattice->all);
+    Item *items = copy == NULL ? NULL : PyMem_Malloc(sizeof(Item) * ((size_t)lattice->room + 1));
+    if (items == NULL) {
+        Py_XDECREF((PyObject *)copy);
+        return copy == NULL ? NULL : (MgLattice *)PyErr_NoMemory();
+    }
+    if (lattice->room > 0) {
+        memcpy(items, lattice->items, sizeof(Item) * (size_t)lattice->room);
+    }
+    copy->items = items;
+    copy->count = lattice->count;
+    copy->room = lattice->room;
+    copy->frozen = 1;
+    return copy;
+}
+
+/* Where an item is, or could be. */
+static Item *
+find_item(Item *items, int room, uint64_t path)
+{
+    uint64_t at = path & (uint64_t)(room - 1);
+    while (items[at].path != 0 && items[at].path != path) {
+        at = (at + 1) & (uint64_t)(room - 1);
+    }
+    return &items[at];
+}
+
+/* Makes room for one more item. 1, 0 if there are too many, or MG_ERR. */
+static int
+reserve_item(MgLattice *lattice)
+{
+    if (2 * (lattice->count + 1) <= lattice->room || (lattice->frozen && lattice->room > 0)) {
+        return 1;
+    }
+    if (lattice->count >= MOST_ITEMS) {
+        return 0;
+    }
+    int room = lattice->room == 0 ? 16 : 2 * lattice->room;
+    Item *items = PyMem_Calloc((size_t)room, sizeof(Item));
+    if (items == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    for (int i = 0; i < lattice->room; i++) {
+        if (lattice->items[i].path != 0) {
+            *find_item(items, room, lattice->items[i].path) = lattice->items[i];
+        }
+    }
+    PyMem_Free(lattice->items);
+    lattice->items = items;
+    lattice->room = room;
+    return 1;
+}
+
+static uint64_t
+path_of(const MgSource *source, int level)
+{
+    int ends = source->base == NULL || level == MG_MOST_LEVELS;
+    return mg_source_path(source, ends ? 0 : path_of(source->base, level + 1));
+}
+
+/* The item for what lies at a source; made of `sizes` and `strides` if it is new. NULL without an exception if there are too
+ * many. */
+static Item *
+item_of(const MgVaryings *varying, const MgSource *source, int dim, const int64_t *sizes, const int64_t *strides)
+{
+    MgLattice *lattice = varying->lattice;
+    uint64_t path = (path_of(source, 0) ^ varying->salt) + (uint64_t)(dim + 2) * 0x9e3779b97f4a7c15u;
+    path += path == 0;
+    if (reserve_item(lattice) <= 0) {
+        return NULL;
+    }
+    Item *item = find_item(lattice->items, lattice->room, path);
+    if (item->path == 0 && lattice->frozen) {
+        return NULL;
+    }
+    if (item->path == 0) {
+        *item = (Item){.path = path, .dim = dim, .varying_sizes = lattice->all ? ~0u : 0};
+        int count = dim < 0 ? 1 : dim;
+        memcpy(item->sizes, sizes, sizeof(int64_t) * (size_t)count);
+        if (strides != NULL) {
+            memcpy(item->strides, strides, sizeof(int64_t) * (size_t)count);
+        }
+        lattice->count++;
+    }
+    return item;
+}
+
+/* ---- symbols ---- */
+
+/* A new symbol for something that is found at a source. 1, 0 if there are too many, or MG_ERR. */
+static int
+new_symbol(MgCapture *capture, MgVarying origin, int64_t hint, MgRange range, MgDim *dim)
+{
+    MgVaryings *varying = &capture->varying;
+    if (varying->facts.symbol_count >= MOST_SYMBOLS) {
+        return 0;
+    }
+    if (MG_VECTOR_RESERVE(varying->origins, varying->facts.symbol_count, varying->origin_room, 8) < 0) {
+        return MG_ERR;
+    }
+    origin.place = mg_place_now(capture);
+    varying->origins[varying->facts.symbol_count] = origin;
+    return mg_facts_symbol(&varying->facts, hint, range, dim);
+}
+
+/* A symbol for a size; with `all` that of another size of the same value, if there is one. */
+static int
+size_symbol(MgCapture *capture, MgSource *source, int index, int64_t hint, int all, MgDim *dim)
+{
+    static const MgRange sizes = {2, INT64_MAX};
+    MgFacts *facts = &capture->varying.facts;
+    int before = facts->symbol_count;
+    int status = new_symbol(capture, (MgVarying){source, MG_VARYING_SIZE, index, 0}, hint, sizes, dim);
+    for (int i = 0; status == 1 && all && i < before; i++) {
+        MgDim other;
+        if (capture->varying.origins[i].kind == MG_VARYING_SIZE && facts->hints[i] == hint &&
+            facts->symbols[i].same == NULL && mg_dim_symbol(i, hint, &other)) {
+            status = mg_facts_decide(facts, MG_RELATION_EQ, *dim, other) < 0 ? MG_ERR : 1;
+            *dim = other;
+            break;
+        }
+    }
+    return status;
+}
+
+/* A stride that is the product of the size and stride of another dimension is that product at all calls. The dimensions whose
+ * strides are known are those in `done`, bits. 1 if there is one with a symbol in it. */
+static int
+explain_stride(const MgDim *sizes, const MgDim *strides, int dim, unsigned done, int64_t value, MgDim *result)
+{
+    MgDim product;
+    for (int k = dim - 1; k >= 0; k--) {
+        if ((done & 1u << k) && mg_dim_mul(sizes[k], strides[k], &product) && product.v == value && product.e != NULL) {
+            *result = product;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Sets the strides, from the smallest on. 1 or MG_ERR. */
+static int
+find_strides(MgCapture *capture, MgSource *source, Item *item, const MgDim *sizes, const int64_t *values, int dim,
+             MgDim *strides)
+{
+    static const MgRange any = {0, INT64_MAX};
+    unsigned done = 0;
+    for (int n = 0; n < dim; n++) {
+        int at = -1;
+        for (int i = dim - 1; i >= 0; i--) {
+            at = !(done & 1u << i) && (at < 0 || values[i] < values[at]) ? i : at;
+        }
+        strides[at] = mg_dim(values[at]);
+        if (!explain_stride(sizes, strides, dim, done, values[at], &strides[at])) {
+            int is_other = item->strides[at] != values[at] && !capture->varying.lattice->frozen;
+            item->varying_strides |= is_other ? 1u << at : 0;
+            if ((item->varying_strides & 1u << at) && values[at] > 1 &&
+                new_symbol(capture, (MgVarying){source, MG_VARYING_STRIDE, at, 0}, values[at], any, &strides[at]) < 0) {
+                return MG_ERR;
+            }
+        }
+        done |= 1u << at;
+    }
+    return 1;
+}
+
+/* A tuple of sizes. New. */
+static PyObject *
+tuple_of(const MgDim *dims, int count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple != NULL && i < count; i++) {
+        PyObject *item = mg_dim_object(dims[i]);
+        if (item == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, item);
+    }
+    return tuple;
+}
+
+/* Reads a tuple of ints. 1, or 0 if one is no int. */
+static int
+read_ints(PyObject *tuple, int64_t *values)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        MgDim dim;
+        if (!mg_dim_read(PyTuple_GET_ITEM(tuple, i), &dim)) {
+            return 0;
+        }
+        values[i] = dim.v;
+    }
+    return 1;
+}
+
+MgMeta *
+mg_varying_meta(MgCapture *capture, MgSource *source, MgMeta *meta)
+{
+    MgLattice *lattice = capture->varying.lattice;
+    int64_t values[2][MOST_DIMS];
+    if (lattice == NULL || source->is_fixed || (meta->flags & MG_META_PARAMETER) || meta->dim == 0 ||
+        meta->dim > MOST_DIMS || meta->fake != NULL || !read_ints(meta->sizes, values[0]) ||
+        !read_ints(meta->strides, values[1])) {
+        return meta;
+    }
+    Item *item = item_of(&capture->varying, source, meta->dim, values[0], values[1]);
+    int status = item == NULL && PyErr_Occurred() ? MG_ERR : 1;
+    MgDim sizes[MOST_DIMS], strides[MOST_DIMS];
+    for (int i = 0; item != NULL && status > 0 && i < meta->dim; i++) {
+        item->varying_sizes |= item->sizes[i] != values[0][i] && !lattice->frozen ? 1u << i : 0;
+        sizes[i] = mg_dim(values[0][i]);
+        if ((item->varying_sizes & 1u << i) && values[0][i] > 1) {
+            status = size_symbol(capture, source, i, values[0][i], lattice->all, &sizes[i]) < 0 ? MG_ERR : 1;
+        }
+    }
+    if (item != NULL && status > 0) {
+        status = find_strides(capture, source, item, sizes, values[1], meta->dim, strides);
+    }
+    int varies = 0;
+    for (int i = 0; item != NULL && status > 0 && i < meta->dim; i++) {
+        varies = varies || sizes[i].e != NULL || strides[i].e != NULL;
+    }
+    if (status > 0 && !varies) {
+        return meta;
+    }
+    PyObject *size = status < 0 ? NULL : tuple_of(sizes, meta->dim);
+    PyObject *stride = size == NULL ? NULL : tuple_of(strides, meta->dim);
+    MgMeta *result = stride == NULL ? NULL : mg_meta_get(meta->dtype, meta->device, size, stride, meta->flags, NULL);
+    Py_XDECREF(size);
+    Py_XDECREF(stride);
+    Py_DECREF(meta);
+    return result;
+}
+
+int
+mg_varying_int(MgCapture *capture, MgSource *source, PyObject *value, MgDim *dim)
+{
+    static const MgRange any = {INT64_MIN, INT64_MAX};
+    MgLattice *lattice = capture->varying.lattice;
+    int overflow = 0;
+    if (lattice == NULL || source->is_fixed || !PyLong_CheckExact(value)) {
+        return 0;
+    }
+    int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow != 0) {
+        return 0;
+    }
+    Item *item = item_of(&capture->varying, source, -1, &number, NULL);
+    if (item == NULL) {
+        return PyErr_Occurred() ? MG_ERR : 0;
+    }
+    item->varying_sizes |= item->sizes[0] != number && !lattice->frozen;
+    if (!(item->varying_sizes & 1)) {
+        return 0;
+    }
+    return new_symbol(capture, (MgVarying){source, MG_VARYING_VALUE, 0, 0}, number, any, dim);
+}
+
+MgMeta *
+mg_meta_fixed(MgMeta *meta)
+{
+    if (!meta->varies) {
+        return (MgMeta *)Py_NewRef((PyObject *)meta);
+    }
+    int64_t values[64];
+    PyObject *tuples[2] = {NULL, NULL};
+    int good = meta->dim <= (int)Py_ARRAY_LENGTH(values);
+    for (int k = 0; good && k < 2; k++) {
+        MgDim dim;
+        PyObject *from = k == 0 ? meta->sizes : meta->strides;
+        tuples[k] = PyTuple_New(meta->dim);
+        for (int i = 0; tuples[k] != NULL && i < meta->dim; i++) {
+            (void)mg_dim_read(PyTuple_GET_ITEM(from, i), &dim);
+            PyObject *number = PyLong_FromLongLong(dim.v);
+            if (number == NULL) {
+                Py_CLEAR(tuples[k]);
+                break;
+            }
+            PyTuple_SET_ITEM(tuples[k], i, number);
+        }
+        good = tuples[k] != NULL;
+    }
+    MgMeta *fixed = good ? mg_meta_get(meta->dtype, meta->device, tuples[0], tuples[1], meta->flags, NULL) : NULL;
+    Py_XDECREF(tuples[0]);
+    Py_XDECREF(tuples[1]);
+    return fixed;
+}
+
+void
+mg_varyings_free(MgVaryings *varyings)
+{
+    mg_facts_free(&varyings->facts);
+    PyMem_Free(varyings->origins);
+    mg_table_free(&varyings->nodes);
+    Py_XDECREF(varyings->outcomes);
+    Py_XDECREF((PyObject *)varyings->lattice);
+    *varyings = (MgVaryings){0};
+}
+
+/* ---- the guard ---- */
+
+typedef struct {
+    int source; /* the register */
+    MgVaryingKind kind;
+    int index;
+} Origin;
+
+typedef struct {
+    PyObject_HEAD
+    MgSizeProgram *program; /* owned */
+    MgFacts facts;          /* owned: for texts */
+    Origin *origins;        /* owned, by symbol */
+    int count;
+} MgSizeGuards;
+
+static void
+guards_dealloc(MgSizeGuards *self)
+{
+    mg_size_program_free(self->program);
+    mg_facts_free(&self->facts);
+    PyMem_Free(self->origins);
+    PyObject_Free(self);
+}
+
+PyTypeObject MgSizeGuards_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.SizeGuards",
+    .tp_basicsize = sizeof(MgSizeGuards),
+    .tp_dealloc = (destructor)guards_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+int
+mg_varying_types_ready(void)
+{
+    return PyType_Ready(&MgLattice_Type) < 0 || PyType_Ready(&MgSizeGuards_Type) < 0 ? MG_ERR : MG_OK;
+}
+
+int
+mg_varying_guard(MgCapture *capture)
+{
+    MgVaryings *varying = &capture->varying;
+    int count = varying->facts.symbol_count;
+    if (count == 0) {
+        return MG_OK;
+    }
+    MgSizeGuards *guards = PyObject_New(MgSizeGuards, &MgSizeGuards_Type);
+    if (guards == NULL) {
+        return MG_ERR;
+    }
+    guards->facts = (MgFacts){0};
+    guards->count = count;
+    guards->origins = PyMem_Calloc((size_t)count, sizeof(Origin));
+    guards->program = guards->origins == NULL ? NULL : mg_size_program_new(&varying->facts);
+    MgSource *last = varying->origins[0].source;
+    for (int i = 0; guards->program != NULL && i < count; i++) {
+        const MgVarying *origin = &varying->origins[i];
+        guards->origins[i] = (Origin){origin->source->id, origin->kind, origin->index};
+        last = origin->source->id > last->id ? origin->source : last;
+    }
+    int status = MG_ERR;
+    if (guards->program != NULL) {
+        status = mg_capture_guard(capture, MG_GUARD_SIZES, last, (PyObject *)guards);
+        guards->facts = varying->facts; /* the capture has no more use for them */
+        varying->facts = (MgFacts){0};
+    }
+    else if (!PyErr_Occurred()) {
+        PyErr_NoMemory();
+    }
+    Py_DECREF(guards);
+    return status;
+}
+
+/* Reads the value of a symbol. 1, or 0 if there is none. */
+static int
+read_origin(const Origin *origin, PyObject *const *registers, int64_t *value)
+{
+    PyObject *object = registers[origin->source];
+    if (object == NULL) {
+        return 0;
+    }
+    if (origin->kind == MG_VARYING_VALUE) {
+        int overflow = 1;
+        *value = PyLong_CheckExact(object) ? PyLong_AsLongLongAndOverflow(object, &overflow) : 0;
+        return !overflow;
+    }
+    MgTensor info;
+    if (!mg_torch_is_tensor(object) || mg_torch_read(object, &info) < 0 || info.dim <= origin->index) {
+        return 0;
+    }
+    *value = origin->kind == MG_VARYING_SIZE ? info.sizes[origin->index] : info.strides[origin->index];
+    return 1;
+}
+
+/* What fails: -1 if nothing does, -2 if a value can't be read. */
+static int
+find_failure(const MgSizeGuards *self, PyObject *const *registers, int64_t *values)
+{
+    for (int i = 0; i < self->count; i++) {
+        if (!read_origin(&self->origins[i], registers, &values[i])) {
+            return -2;
+        }
+    }
+    return mg_size_program_run(self->program, values);
+}
+
+int
+mg_size_guards_hold(PyObject *guards, PyObject *const *registers)
+{
+    int64_t values[MOST_SYMBOLS];
+    return find_failure((const MgSizeGuards *)guards, registers, values) == -1;
+}
+
+int
+mg_size_guards_count(PyObject *guards)
+{
+    return ((const MgSizeGuards *)guards)->count;
+}
+
+int
+mg_size_guards_register(PyObject *guards, int index)
+{
+    return ((const MgSizeGuards *)guards)->origins[index].source;
+}
+
+/* ---- texts ---- */
+
+/* A list of the names of all symbols. New. */
+static PyObject *
+symbol_names(const MgSizeGuards *self, PyObject *(*text_of)(const void *, int), const void *context)
+{
+    PyObject *names = PyList_New(0);
+    for (int i = 0; names != NULL && i < self->count; i++) {
+        const Origin *origin = &self->origins[i];
+        PyObject *base = text_of(context, origin->source);
+        PyObject *name = base == NULL                      ? NULL
+                         : origin->kind == MG_VARYING_SIZE ? PyUnicode_FromFormat("%U.size()[%d]", base, origin->index)
+                         : origin->kind == MG_VARYING_STRIDE
+                             ? PyUnicode_FromFormat("%U.stride()[%d]", base, origin->index)
+                             : Py_NewRef(base);
+        Py_XDECREF(base);
+        if (name == NULL || PyList_Append(names, name) < 0) {
+            Py_CLEAR(names);
+        }
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
+/* The range of a symbol, or a guard, as a text. New; None for a range that says nothing. */
+static PyObject *
+one_text(const MgSizeGuards *self, PyObject *names, int number)
+{
+    static const char *const relations[] = {
+        [MG_RELATION_EQ] = "==", [MG_RELATION_NE] = "!=", [MG_RELATION_LT] = "<", [MG_RELATION_LE] = "<="};
+    if (number < self->count) {
+        MgRange range = self->facts.symbols[number].given;
+        PyObject *name = PyList_GET_ITEM(names, number);
+        return range.low != INT64_MIN && range.high != INT64_MAX
+                   ? PyUnicode_FromFormat("%lld <= %U <= %lld", (long long)range.low, name, (long long)range.high)
+               : range.low != INT64_MIN ? PyUnicode_FromFormat("%lld <= %U", (long long)range.low, name)
+                                        : Py_NewRef(Py_None);
+    }
+    const MgSizeGuard *guard = &self->facts.guards[number - self->count];
+    const MgExpr *left = mg_dim_expr(guard->left), *right = mg_dim_expr(guard->right);
+    PyObject *a = left == NULL ? NULL : mg_expr_text(left, names);
+    PyObject *b = right == NULL ? NULL : mg_expr_text(right, names);
+    PyObject *text = a == NULL || b == NULL ? NULL : PyUnicode_FromFormat("%U %s %U", a, relations[guard->relation], b);
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return text;
+}
+
+PyObject *
+mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*text_of)(const void *, int),
+                    const void *context)
+{
+    const MgSizeGuards *self = (const MgSizeGuards *)guards;
+    int64_t values[MOST_SYMBOLS];
+    int failed = registers == NULL ? -1 : find_failure(self, registers, values);
+    PyObject *names = symbol_names(self, text_of, context);
+    if (names == NULL || failed >= 0) {
+        PyObject *text = names == NULL ? NULL : one_text(self, names, failed);
+        Py_XDECREF(names);
+        return text;
+    }
+    PyObject *text = PyUnicode_FromString("");
+    for (int i = 0; text != NULL && i < self->count + self->facts.guard_count; i++) {
+        PyObject *one = one_text(self, names, i);
+        if (one != Py_None) {
+            const char *sign = PyUnicode_GET_LENGTH(text) == 0 ? "" : " and ";
+            Py_SETREF(text, one == NULL ? NULL : PyUnicode_FromFormat("%U%s%U", text, sign, one));
+        }
+        Py_XDECREF(one);
+    }
+    Py_DECREF(names);
+    return text;
+}

@@ -1,0 +1,56 @@
+/* Sizes and numbers that differ from call to call: which ones do, and what a capture makes of them.
+ *
+ * What is captured has a lattice: for each tensor and int that captured code has met, by its source, the sizes that it had. One
+ * that is another at the next capture varies from then on: it becomes a symbol (csrc/size). What is decided on symbols while
+ * captured code runs becomes one guard, a program over their values. */
+#ifndef MG_VARYING_H
+#define MG_VARYING_H
+
+#include "capture/capture.h"
+
+extern PyTypeObject MgLattice_Type;
+
+/* A lattice. `all` says that what is met for the first time varies already, as with dynamic=True. New. */
+MgLattice *mg_lattice_new(int all);
+
+/* A copy that stays as it is: what varies in it varies, and nothing else. New. */
+MgLattice *mg_lattice_freeze(const MgLattice *lattice);
+
+/* Metadata for a tensor from outside, with symbols for the sizes and strides that vary. `meta` is what it has now, and is
+ * stolen. New; NULL with an exception. */
+MgMeta *mg_varying_meta(MgCapture *capture, MgSource *source, MgMeta *meta);
+
+/* An int from outside: 1 with the symbol if it varies, 0 if not, or MG_ERR. */
+int mg_varying_int(MgCapture *capture, MgSource *source, PyObject *value, MgDim *dim);
+
+/* Adds the guard for all that was decided. MG_OK or MG_ERR. */
+int mg_varying_guard(MgCapture *capture);
+
+/* 1 if the sizes or strides of a tensor vary. */
+static inline int
+mg_meta_varies(const MgMeta *meta)
+{
+    return meta->varies;
+}
+
+/* The same metadata with the values of this call. New; NULL with an exception. */
+MgMeta *mg_meta_fixed(MgMeta *meta);
+
+void mg_varyings_free(MgVaryings *varyings);
+int mg_varying_types_ready(void); /* MG_OK or MG_ERR */
+
+/* The guard of an entry on all its symbols: what its check holds. See MG_GUARD_SIZES. */
+extern PyTypeObject MgSizeGuards_Type;
+
+/* Whether the objects in the registers fit: 1 or 0. */
+int mg_size_guards_hold(PyObject *guards, PyObject *const *registers);
+
+/* The registers that it looks at: how many, and one of them. */
+int mg_size_guards_count(PyObject *guards);
+int mg_size_guards_register(PyObject *guards, int index);
+
+/* What fails, as a text, or all of it if the registers are NULL. `text_of` returns the text of a register's source. New. */
+PyObject *mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*text_of)(const void *, int),
+                              const void *context);
+
+#endif

@@ -1,0 +1,812 @@
+/* Numbers that vary from call to call: what captured code does with sizes and ints that have become symbols.
+ *
+ * An int is an expression, and nothing is recorded for its operators: nodes are made of an expression where an operation takes
+ * it, or where it outlives the capture. A float that was computed from one has a node of its own, and knows the numbers that it
+ * was computed from. A comparison is decided at once. */
+#include "record/number.h"
+
+#include "capture/varying.h"
+#include "cpython/aside.h"
+#include "ir/dimobject.h"
+#include "ir/structure.h"
+#include "record/arithmetic.h"
+#include "record/arguments.h"
+#include "record/record.h"
+#include "size/terms.h"
+
+#include <math.h>
+
+/* ---- making them ---- */
+
+static MgNumber *
+new_number(MgCapture *capture, MgNumberKind kind)
+{
+    MgNumber *number = PyObject_New(MgNumber, &mg_number_types[kind]);
+    if (number != NULL) {
+        number->value = number->parts = NULL;
+        number->node = -1;
+        number->dim = mg_dim(0);
+        number->capture = capture->number;
+    }
+    return number;
+}
+
+PyObject *
+mg_number_of(MgCapture *capture, MgDim dim)
+{
+    dim = dim.e == NULL ? dim : mg_facts_simplify(&capture->varying.facts, dim);
+    if (dim.e == NULL) {
+        return PyLong_FromLongLong(dim.v);
+    }
+    MgNumber *number = new_number(capture, MG_NUMBER_INT);
+    if (number != NULL) {
+        number->dim = dim;
+    }
+    return (PyObject *)number;
+}
+
+PyObject *
+mg_number_wrap(MgCapture *capture, PyObject *value)
+{
+    if (mg_is_dim_object(value)) {
+        return mg_number_of(capture, ((MgDimObject *)value)->dim);
+    }
+    if (!PyTuple_Check(value)) {
+        return Py_NewRef(value);
+    }
+    int any = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+        any = any || mg_is_dim_object(PyTuple_GET_ITEM(value, i));
+    }
+    PyObject *items = any ? PyTuple_New(PyTuple_GET_SIZE(value)) : Py_NewRef(value);
+    for (Py_ssize_t i = 0; any && items != NULL && i < PyTuple_GET_SIZE(value); i++) {
+        PyObject *item = mg_number_wrap(capture, PyTuple_GET_ITEM(value, i));
+        if (item == NULL) {
+            Py_CLEAR(items);
+            break;
+        }
+        PyTuple_SET_ITEM(items, i, item);
+    }
+    return items;
+}
+
+/* ---- taking values ---- */
+
+/* Takes the value of a size for good. MG_OK or MG_ERR. */
+static int
+take_dim(MgCapture *capture, MgDim dim)
+{
+    return dim.e == NULL ? MG_OK : mg_facts_specialize(&capture->varying.facts, dim);
+}
+
+PyObject *
+mg_number_take(MgCapture *capture, PyObject *object)
+{
+    MgNumber *number = (MgNumber *)object;
+    if (capture == NULL || number->capture != capture->number) {
+        PyErr_SetString(PyExc_RuntimeError, "a number of a finished capture was used");
+        return NULL;
+    }
+    if (mg_capture_check(capture) < 0) {
+        return NULL;
+    }
+    if (number->parts == NULL) {
+        return take_dim(capture, number->dim) < 0 ? NULL : PyLong_FromLongLong(number->dim.v);
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(number->parts); i++) {
+        PyObject *part = PyTuple_GET_ITEM(number->parts, i);
+        PyObject *value = mg_is_number(part) ? mg_number_take(capture, part) : Py_NewRef(part);
+        Py_XDECREF(value);
+        if (value == NULL) {
+            return NULL;
+        }
+    }
+    return Py_NewRef(number->value);
+}
+
+typedef struct {
+    MgCapture *capture;
+    int failed;
+} Walk;
+
+static PyObject *
+specialize_part(void *context, PyObject *value)
+{
+    Walk *walk = context;
+    if (mg_is_dim_object(value)) {
+        walk->failed = walk->failed || take_dim(walk->capture, ((MgDimObject *)value)->dim) < 0;
+    }
+    else if (mg_is_number(value)) {
+        PyObject *number = mg_number_take(walk->capture, value);
+        walk->failed = walk->failed || number == NULL;
+        Py_XDECREF(number);
+    }
+    else if (mg_structure_is(value)) {
+        return mg_structure_map(value, specialize_part, context);
+    }
+    return Py_NewRef(value);
+}
+
+int
+mg_number_specialize(MgCapture *capture, PyObject *argument)
+{
+    Walk walk = {capture, 0};
+    PyObject *same = specialize_part(&walk, argument);
+    Py_XDECREF(same);
+    return same == NULL || walk.failed ? MG_ERR : MG_OK;
+}
+
+/* A tuple of sizes by what is known now. New. */
+static PyObject *
+simplify_tuple(MgCapture *capture, PyObject *tuple)
+{
+    PyObject *result = PyTuple_New(PyTuple_GET_SIZE(tuple));
+    for (Py_ssize_t i = 0; result != NULL && i < PyTuple_GET_SIZE(tuple); i++) {
+        MgDim dim;
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        item = mg_is_dim_object(item) && mg_dim_read(item, &dim)
+                   ? mg_dim_object(mg_facts_simplify(&capture->varying.facts, dim))
+                   : Py_NewRef(item);
+        if (item == NULL) {
+            Py_CLEAR(result);
+            break;
+        }
+        PyTuple_SET_ITEM(result, i, item);
+    }
+    return result;
+}
+
+MgMeta *
+mg_number_simplify(MgCapture *capture, MgMeta *meta)
+{
+    PyObject *sizes = simplify_tuple(capture, meta->sizes);
+    PyObject *strides = sizes == NULL ? NULL : simplify_tuple(capture, meta->strides);
+    MgMeta *result = strides == NULL ? NULL : mg_meta_get(meta->dtype, meta->device, sizes, strides, meta->flags, NULL);
+    Py_XDECREF(sizes);
+    Py_XDECREF(strides);
+    return result;
+}
+
+/* ---- nodes ---- */
+
+static int expression_node(MgCapture *capture, const MgExpr *expr);
+
+/* A node that calls a function of the module operator on nodes and numbers, `left` and `right` (stolen). -1 on error. */
+static int
+operator_node(MgCapture *capture, const char *name, PyObject *left, PyObject *right, PyObject *value)
+{
+    PyObject *function = left == NULL || right == NULL ? NULL : mg_arithmetic_function(name);
+    PyObject *args = function == NULL ? NULL : PyTuple_Pack(2, left, right);
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    int node = args == NULL ? -1 : mg_record_number(capture, function, args, value);
+    Py_XDECREF(args);
+    return node;
+}
+
+/* A reference to the node of an expression, or an int if it is a constant. New. */
+static PyObject *
+expression_ref(MgCapture *capture, const MgExpr *expr)
+{
+    int count = mg_expr_count(expr);
+    if (count == 0 || (count == 1 && expr->terms[0].product == NULL)) {
+        return PyLong_FromLongLong(count == 0 ? 0 : expr->terms[0].coefficient);
+    }
+    int node = expression_node(capture, expr);
+    return node < 0 ? NULL : mg_record_new_ref(node);
+}
+
+/* The node of a symbol: an input of the graph. */
+static int
+symbol_node(MgCapture *capture, int symbol)
+{
+    const MgVarying *origin = &capture->varying.origins[symbol];
+    MgSource *source = origin->kind == MG_VARYING_SIZE
+                           ? mg_source_get(&capture->reads.sources, MG_SOURCE_SIZE, origin->source, NULL, origin->index)
+                           : origin->source;
+    MgDim dim;
+    PyObject *value = source == NULL || !mg_dim_symbol(symbol, capture->varying.facts.hints[symbol], &dim)
+                          ? NULL
+                          : mg_dim_object(dim);
+    int node = value == NULL ? -1 : mg_record_number_input(capture, source, value);
+    Py_XDECREF(value);
+    return node;
+}
+
+/* A reference to the node of an atom. New. */
+static PyObject *
+atom_ref(MgCapture *capture, const MgAtom *atom, PyObject *value)
+{
+    static const char *const names[] = {[MG_ATOM_FLOORDIV] = "floordiv", [MG_ATOM_MOD] = "mod", [MG_ATOM_POW] = "pow",
+                                        [MG_ATOM_AND] = "and_",          [MG_ATOM_OR] = "or_",  [MG_ATOM_XOR] = "xor"};
+    uintptr_t known = (uintptr_t)mg_table_get(&capture->varying.nodes, atom, NULL);
+    if (known != 0) {
+        return mg_record_new_ref((int)known - 1);
+    }
+    int node = -1;
+    if (atom->kind == MG_ATOM_SYMBOL) {
+        node = symbol_node(capture, (int)atom->symbol);
+    }
+    else {
+        PyObject *left = expression_ref(capture, atom->left);
+        PyObject *right = left == NULL ? NULL : expression_ref(capture, atom->right);
+        if (atom->kind != MG_ATOM_MIN && atom->kind != MG_ATOM_MAX) {
+            node = operator_node(capture, names[atom->kind], left, right, value);
+        }
+        else {
+            PyObject *function = mg_aside_find("torch", atom->kind == MG_ATOM_MIN ? "sym_min" : "sym_max");
+            PyObject *args = function == NULL || right == NULL ? NULL : PyTuple_Pack(2, left, right);
+            node = args == NULL ? -1 : mg_record_number(capture, function, args, value);
+            Py_XDECREF(args);
+            Py_XDECREF(function);
+            Py_XDECREF(left);
+            Py_XDECREF(right);
+        }
+    }
+    if (node < 0 || mg_table_set(&capture->varying.nodes, atom, NULL, (void *)((uintptr_t)node + 1)) < 0) {
+        return NULL;
+    }
+    return mg_record_new_ref(node);
+}
+
+/* The value of an expression in this call, as an object for a node. New. */
+static PyObject *
+expression_value(MgCapture *capture, const MgExpr *expr)
+{
+    MgDim dim = {0, expr};
+    return mg_expr_eval(expr, capture->varying.facts.hints, &dim.v) ? mg_dim_object(dim) : NULL;
+}
+
+/* A reference to the node of a product, times a positive number. New. */
+static PyObject *
+term_ref(MgCapture *capture, const MgProduct *product, int64_t factor, PyObject *value)
+{
+    PyObject *result = product == NULL || factor != 1 ? PyLong_FromLongLong(factor) : NULL;
+    int is_number = result != NULL;
+    for (int i = 0; i < mg_product_count(product) && (result != NULL || !is_number); i++) {
+        for (int64_t power = 0; power < product->factors[i].power; power++) {
+            PyObject *atom = atom_ref(capture, product->factors[i].atom, value);
+            if (result == NULL && !is_number) {
+                result = atom;
+                is_number = 1;
+            }
+            else {
+                int node = operator_node(capture, "mul", result, atom, value);
+                result = node < 0 ? NULL : mg_record_new_ref(node);
+            }
+            if (result == NULL) {
+                return NULL;
+            }
+        }
+    }
+    return result;
+}
+
+static int
+expression_node(MgCapture *capture, const MgExpr *expr)
+{
+    uintptr_t known = (uintptr_t)mg_table_get(&capture->varying.nodes, expr, NULL);
+    if (known != 0) {
+        return (int)known - 1;
+    }
+    PyObject *value = expression_value(capture, expr), *sum = NULL;
+    int count = mg_expr_count(expr), constant = count > 0 && expr->terms[0].product == NULL;
+    for (int i = 0; value != NULL && i < count; i++) {
+        const MgTerm *term = &expr->terms[(i + constant) % count]; /* the constant comes last */
+        int minus = i > 0 && term->coefficient < 0;
+        PyObject *part = term_ref(capture, term->product, minus ? -term->coefficient : term->coefficient, value);
+        if (i == 0) {
+            sum = part;
+        }
+        else {
+            int node = operator_node(capture, minus ? "sub" : "add", sum, part, value);
+            sum = node < 0 ? NULL : mg_record_new_ref(node);
+        }
+        if (sum == NULL) {
+            break;
+        }
+    }
+    Py_XDECREF(value);
+    int node = sum != NULL && Py_IS_TYPE(sum, &MgRef_Type) ? ((MgRef *)sum)->index : -1;
+    Py_XDECREF(sum);
+    if (node < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_OverflowError, "a size that is too large");
+        }
+        return -1;
+    }
+    return mg_table_set(&capture->varying.nodes, expr, NULL, (void *)((uintptr_t)node + 1)) < 0 ? -1 : node;
+}
+
+int
+mg_number_node(MgCapture *capture, PyObject *object)
+{
+    MgNumber *number = (MgNumber *)object;
+    return number->dim.e != NULL ? expression_node(capture, number->dim.e) : number->node;
+}
+
+/* 1 if the value of a number follows from what is guarded by now. */
+static int
+is_settled(MgCapture *capture, MgNumber *number)
+{
+    if (number->parts == NULL) {
+        return mg_facts_simplify(&capture->varying.facts, number->dim).e == NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(number->parts); i++) {
+        PyObject *part = PyTuple_GET_ITEM(number->parts, i);
+        if (mg_is_number(part) && !is_settled(capture, (MgNumber *)part)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+MgSource *
+mg_number_source(MgCapture *capture, PyObject *object)
+{
+    const MgExpr *expr = ((MgNumber *)object)->dim.e;
+    if (expr == NULL || mg_expr_count(expr) != 1 || expr->terms[0].coefficient != 1 ||
+        mg_product_count(expr->terms[0].product) != 1) {
+        return NULL;
+    }
+    const struct MgFactor *factor = &expr->terms[0].product->factors[0];
+    if (factor->power != 1 || factor->atom->kind != MG_ATOM_SYMBOL) {
+        return NULL;
+    }
+    const MgVarying *origin = &capture->varying.origins[factor->atom->symbol];
+    return origin->kind == MG_VARYING_VALUE ? origin->source : NULL;
+}
+
+PyObject *
+mg_number_argument(MgCapture *capture, PyObject *object)
+{
+    MgNumber *number = (MgNumber *)object;
+    if (number->parts != NULL) {
+        return Py_NewRef(is_settled(capture, number) ? number->value : object);
+    }
+    return mg_dim_object(mg_facts_simplify(&capture->varying.facts, number->dim));
+}
+
+static PyObject *
+refer_part(void *context, PyObject *value)
+{
+    MgCapture *capture = context;
+    if (mg_is_dim_object(value) || mg_is_number(value)) {
+        PyObject *ref = mg_is_number(value) ? mg_record_new_ref(((MgNumber *)value)->node)
+                                            : expression_ref(capture, ((MgDimObject *)value)->dim.e);
+        if (ref != NULL && Py_IS_TYPE(ref, &MgRef_Type)) {
+            capture->graph.nodes[((MgRef *)ref)->index].users++;
+        }
+        return ref;
+    }
+    return mg_structure_is(value) ? mg_structure_map(value, refer_part, context) : Py_NewRef(value);
+}
+
+PyObject *
+mg_number_refer(MgCapture *capture, PyObject *argument)
+{
+    return refer_part(capture, argument);
+}
+
+/* ---- operators ---- */
+
+/* A backed number, or an int that an expression can hold. */
+static int
+read_operand(PyObject *value, MgDim *dim)
+{
+    if (mg_is_number(value)) {
+        *dim = ((MgNumber *)value)->dim;
+        return dim->e != NULL;
+    }
+    if (PyBool_Check(value)) {
+        *dim = mg_dim(value == Py_True);
+        return 1;
+    }
+    int overflow = 1;
+    *dim = mg_dim(PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : 0);
+    return !overflow;
+}
+
+/* 1 if one of two operands is a backed number, and the other one a number of any kind that is no tensor. */
+static int
+has_backed(PyObject *left, PyObject *right)
+{
+    int found = 0;
+    PyObject *const both[] = {left, right};
+    for (int i = 0; i < 2; i++) {
+        if (mg_is_number(both[i])) {
+            found = found || mg_number_is_backed(both[i]);
+        }
+        else if (!PyLong_CheckExact(both[i]) && !PyBool_Check(both[i]) && !PyFloat_CheckExact(both[i])) {
+            return 0;
+        }
+    }
+    return found;
+}
+
+/* The plain value of an operand: of a backed number that of this call, without a guard. New; NULL for one that depends on data. */
+static PyObject *
+peek(PyObject *operand)
+{
+    if (!mg_is_number(operand)) {
+        return Py_NewRef(operand);
+    }
+    MgNumber *number = (MgNumber *)operand;
+    return number->dim.e != NULL   ? PyLong_FromLongLong(number->dim.v)
+           : number->parts != NULL ? Py_NewRef(number->value)
+                                   : NULL;
+}
+
+/* Has both operands take their values, and tries again with those. */
+static PyObject *
+with_values(MgCapture *capture, PyObject *left, PyObject *right, PyObject *(*function)(PyObject *, PyObject *))
+{
+    PyObject *operands[] = {left, right}, *values[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        values[i] = mg_is_number(operands[i]) && mg_number_is_backed(operands[i]) ? mg_number_take(capture, operands[i])
+                                                                                  : Py_NewRef(operands[i]);
+        if (values[i] == NULL) {
+            Py_XDECREF(values[0]);
+            return NULL;
+        }
+    }
+    PyObject *result = function(values[0], values[1]);
+    Py_DECREF(values[0]);
+    Py_DECREF(values[1]);
+    return result;
+}
+
+static PyObject *
+power_of(PyObject *left, PyObject *right)
+{
+    return PyNumber_Power(left, right, Py_None);
+}
+
+static const struct {
+    const char *name;
+    PyObject *(*function)(PyObject *, PyObject *);
+} operations[] = {
+    [NB_ADD] = {"add", PyNumber_Add},
+    [NB_AND] = {"and_", PyNumber_And},
+    [NB_FLOOR_DIVIDE] = {"floordiv", PyNumber_FloorDivide},
+    [NB_LSHIFT] = {"lshift", PyNumber_Lshift},
+    [NB_MATRIX_MULTIPLY] = {NULL, NULL},
+    [NB_MULTIPLY] = {"mul", PyNumber_Multiply},
+    [NB_REMAINDER] = {"mod", PyNumber_Remainder},
+    [NB_OR] = {"or_", PyNumber_Or},
+    [NB_POWER] = {"pow", power_of},
+    [NB_RSHIFT] = {"rshift", PyNumber_Rshift},
+    [NB_SUBTRACT] = {"sub", PyNumber_Subtract},
+    [NB_TRUE_DIVIDE] = {"truediv", PyNumber_TrueDivide},
+    [NB_XOR] = {"xor", PyNumber_Xor},
+};
+
+/* An operator on ints as an expression: 1, 0 if it has none, or MG_ERR. */
+static int
+operate(MgCapture *capture, int operation, MgDim a, MgDim b, MgDim *result)
+{
+    static const MgAtomKind kinds[] = {[NB_FLOOR_DIVIDE] = MG_ATOM_FLOORDIV,
+                                       [NB_REMAINDER] = MG_ATOM_MOD,
+                                       [NB_POWER] = MG_ATOM_POW,
+                                       [NB_AND] = MG_ATOM_AND,
+                                       [NB_OR] = MG_ATOM_OR,
+                                       [NB_XOR] = MG_ATOM_XOR};
+    MgFacts *facts = &capture->varying.facts;
+    int known;
+    a = mg_facts_simplify(facts, a);
+    b = mg_facts_simplify(facts, b);
+    switch (operation) {
+        case NB_ADD:
+            return mg_dim_add(a, b, result);
+        case NB_SUBTRACT:
+            return mg_dim_sub(a, b, result);
+        case NB_MULTIPLY:
+            return mg_dim_mul(a, b, result);
+        case NB_LSHIFT:
+            return b.e == NULL && b.v >= 0 && b.v < 62 && mg_dim_mul(a, mg_dim((int64_t)1 << b.v), result);
+        case NB_RSHIFT:
+            return b.e == NULL && b.v >= 0 && b.v < 62 &&
+                   mg_dim_operate(MG_ATOM_FLOORDIV, a, mg_dim((int64_t)1 << b.v), result);
+        case NB_FLOOR_DIVIDE:
+        case NB_REMAINDER:
+            known = mg_facts_decide(facts, MG_RELATION_EQ, b, mg_dim(0));
+            return known != 0 ? (known < 0 ? MG_ERR : 0) : mg_dim_operate(kinds[operation], a, b, result);
+        case NB_POWER:
+            known = mg_facts_decide(facts, MG_RELATION_LT, b, mg_dim(0));
+            return known != 0 ? (known < 0 ? MG_ERR : 0) : mg_dim_operate(kinds[operation], a, b, result);
+        case NB_AND:
+        case NB_OR:
+        case NB_XOR:
+            return mg_dim_operate(kinds[operation], a, b, result);
+        default:
+            return 0;
+    }
+}
+
+/* A float that is computed from numbers: a node, with its value in this call (stolen). New. */
+static PyObject *
+new_float(MgCapture *capture, PyObject *target, PyObject *const *operands, int count, PyObject *value)
+{
+    PyObject *parts = value == NULL ? NULL : PyTuple_New(count), *args = parts == NULL ? NULL : PyTuple_New(count);
+    for (int i = 0; args != NULL && i < count; i++) {
+        int node = mg_is_number(operands[i]) ? mg_number_node(capture, operands[i]) : 0;
+        PyObject *arg = node < 0 ? NULL : mg_is_number(operands[i]) ? mg_record_new_ref(node) : Py_NewRef(operands[i]);
+        if (arg == NULL) {
+            Py_CLEAR(args);
+            break;
+        }
+        PyTuple_SET_ITEM(args, i, arg);
+        PyTuple_SET_ITEM(parts, i, Py_NewRef(operands[i]));
+    }
+    int node = args == NULL ? -1 : mg_record_number(capture, target, args, value);
+    MgNumber *number = node < 0 ? NULL : new_number(capture, MG_NUMBER_FLOAT);
+    if (number != NULL) {
+        number->node = node;
+        number->value = Py_NewRef(value);
+        number->parts = Py_NewRef(parts);
+    }
+    Py_XDECREF(args);
+    Py_XDECREF(parts);
+    Py_XDECREF(value);
+    return (PyObject *)number;
+}
+
+/* An operator whose result is a float in this call: 1 with the result, 0 if it is no float. */
+static int
+operate_floats(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result)
+{
+    PyObject *a = peek(left), *b = a == NULL ? NULL : peek(right);
+    PyObject *value = b == NULL ? NULL : operations[operation].function(a, b);
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    if (value == NULL || !PyFloat_CheckExact(value) || !isfinite(PyFloat_AS_DOUBLE(value))) {
+        PyErr_Clear(); /* it is raised by the values themselves, if it is */
+        Py_XDECREF(value);
+        return 0;
+    }
+    PyObject *const operands[] = {left, right};
+    PyObject *function = mg_arithmetic_function(operations[operation].name);
+    *result = function == NULL ? (Py_DECREF(value), NULL) : new_float(capture, function, operands, 2, value);
+    return 1;
+}
+
+int
+mg_number_binary(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result)
+{
+    operation = operation >= NB_INPLACE_ADD ? operation - NB_INPLACE_ADD : operation;
+    if (!has_backed(left, right)) {
+        return 0;
+    }
+    *result = NULL;
+    MgDim a, b, c;
+    int ints = read_operand(left, &a) && read_operand(right, &b);
+    int status = ints ? operate(capture, operation, a, b, &c) : 0;
+    if (status != 0) {
+        *result = status < 0 ? NULL : mg_number_of(capture, c);
+        return 1;
+    }
+    if ((!ints || operation == NB_TRUE_DIVIDE) && operate_floats(capture, operation, left, right, result)) {
+        return 1;
+    }
+    *result = operations[operation].function == NULL
+                  ? NULL
+                  : with_values(capture, left, right, operations[operation].function);
+    return *result != NULL || PyErr_Occurred() != NULL;
+}
+
+/* Compares an int with a float: the float becomes the bound that it is for ints. 1, or 0 if it is none. */
+static int
+bound_of(double value, int *operation, MgDim *bound)
+{
+    if (!isfinite(value) || fabs(value) > 1e15) {
+        return 0;
+    }
+    double whole = floor(value);
+    *bound = mg_dim((int64_t)whole);
+    if (whole == value) {
+        return 1;
+    }
+    switch (*operation) { /* n < 2.5 is n <= 2 */
+        case Py_LT:
+        case Py_LE:
+            *operation = Py_LE;
+            return 1;
+        case Py_GT:
+        case Py_GE:
+            *operation = Py_GT;
+            return 1;
+        default:
+            return 0;
+    }
+}
+
+int
+mg_number_compared(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result)
+{
+    static const int reflected[6] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+    MgDim a, b;
+    if (!has_backed(left, right)) {
+        return 0;
+    }
+    *result = NULL;
+    int has_a = read_operand(left, &a), has_b = read_operand(right, &b);
+    if (has_b && !has_a && PyFloat_CheckExact(left)) {
+        PyObject *other = left;
+        left = right;
+        right = other;
+        a = b;
+        has_a = 1;
+        has_b = 0;
+        operation = reflected[operation];
+    }
+    if (has_a && !has_b && PyFloat_CheckExact(right)) {
+        has_b = bound_of(PyFloat_AS_DOUBLE(right), &operation, &b);
+    }
+    if (has_a && has_b) {
+        MgRelation relation = operation == Py_EQ                         ? MG_RELATION_EQ
+                              : operation == Py_NE                       ? MG_RELATION_NE
+                              : operation == Py_LT || operation == Py_GT ? MG_RELATION_LT
+                                                                         : MG_RELATION_LE;
+        int turns = operation == Py_GT || operation == Py_GE;
+        int holds = mg_facts_decide(&capture->varying.facts, relation, turns ? b : a, turns ? a : b);
+        *result = holds < 0 ? NULL : PyBool_FromLong(holds);
+        return 1;
+    }
+    PyObject *values[2] = {NULL, NULL}, *const operands[] = {left, right};
+    for (int i = 0; i < 2; i++) {
+        values[i] = mg_is_number(operands[i]) && mg_number_is_backed(operands[i]) ? mg_number_take(capture, operands[i])
+                                                                                  : Py_NewRef(operands[i]);
+        if (values[i] == NULL) {
+            Py_XDECREF(values[0]);
+            return 1;
+        }
+    }
+    *result = PyObject_RichCompare(values[0], values[1], operation);
+    Py_DECREF(values[0]);
+    Py_DECREF(values[1]);
+    return 1;
+}
+
+int
+mg_number_unary(MgCapture *capture, MgUnary operator, PyObject *object, PyObject **result)
+{
+    MgNumber *number = (MgNumber *)object;
+    if (!mg_number_is_backed(object)) {
+        return 0;
+    }
+    if (operator == MG_POSITIVE) {
+        *result = Py_NewRef(object);
+        return 1;
+    }
+    if (number->dim.e != NULL) {
+        MgDim negative;
+        if (mg_dim_sub(mg_dim(operator == MG_INVERT ? -1 : 0), number->dim, &negative)) {
+            *result = mg_number_of(capture, negative);
+            return 1;
+        }
+    }
+    else if (operator == MG_NEGATIVE) {
+        PyObject *function = mg_arithmetic_function("neg");
+        *result = function == NULL ? NULL : new_float(capture, function, &object, 1, PyNumber_Negative(number->value));
+        return 1;
+    }
+    PyObject *value = mg_number_take(capture, object);
+    *result = value == NULL ? NULL : operator == MG_NEGATIVE ? PyNumber_Negative(value) : PyNumber_Invert(value);
+    Py_XDECREF(value);
+    return 1;
+}
+
+int
+mg_number_absolute(MgCapture *capture, PyObject *object, PyObject **result)
+{
+    MgNumber *number = (MgNumber *)object;
+    if (!mg_number_is_backed(object)) {
+        return 0;
+    }
+    if (number->dim.e != NULL) {
+        int negative = mg_facts_decide(&capture->varying.facts, MG_RELATION_LT, number->dim, mg_dim(0));
+        if (negative > 0) {
+            return mg_number_unary(capture, MG_NEGATIVE, object, result);
+        }
+        *result = negative < 0 ? NULL : Py_NewRef(object);
+        return 1;
+    }
+    PyObject *value = mg_number_take(capture, object);
+    *result = value == NULL ? NULL : PyNumber_Absolute(value);
+    Py_XDECREF(value);
+    return 1;
+}
+
+/* ---- calls ---- */
+
+/* min(a, b) or max(a, b) of ints. 1 with the result, 0 if it is too hard. */
+static int
+choose(MgCapture *capture, int is_max, PyObject *left, PyObject *right, PyObject **result)
+{
+    MgDim a, b, c;
+    if (!read_operand(left, &a) || !read_operand(right, &b)) {
+        return 0;
+    }
+    int known = mg_facts_know(&capture->varying.facts, MG_RELATION_LE, a, b);
+    if (known <= 1) {
+        *result = Py_NewRef((known == 1) == !is_max ? left : right);
+        return 1;
+    }
+    if (!mg_dim_operate(is_max ? MG_ATOM_MAX : MG_ATOM_MIN, a, b, &c)) {
+        return 0;
+    }
+    *result = mg_number_of(capture, c);
+    return 1;
+}
+
+/* Functions of one number that return a float: recorded as they are. */
+static int
+is_float_function(PyObject *callable)
+{
+    static const char *const names[] = {"sqrt", "log", "log2", "log10", "exp", "sin", "cos", "tanh"};
+    if (!PyCFunction_Check(callable) || ((PyCFunctionObject *)callable)->m_module == NULL) {
+        return 0;
+    }
+    PyObject *module = ((PyCFunctionObject *)callable)->m_module;
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+        if (strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, names[i]) == 0) {
+            return PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "math") == 0;
+        }
+    }
+    return 0;
+}
+
+/* A function of one number whose result is a float in this call. 1 with the result, 0 if it is none. */
+static int
+call_float(MgCapture *capture, PyObject *callable, PyObject *number, PyObject **result)
+{
+    PyObject *value = peek(number);
+    Py_XSETREF(value, value == NULL ? NULL : PyObject_CallOneArg(callable, value));
+    if (value == NULL || !PyFloat_CheckExact(value) || !isfinite(PyFloat_AS_DOUBLE(value))) {
+        PyErr_Clear();
+        Py_XDECREF(value);
+        return 0;
+    }
+    *result = new_float(capture, callable, &number, 1, value);
+    return 1;
+}
+
+int
+mg_number_called(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
+                 PyObject **result)
+{
+    static PyObject *max, *min; /* strong */
+    int first = count > 0 && mg_is_number(args[0]) && mg_number_is_backed(args[0]);
+    int second = count > 1 && mg_is_number(args[1]) && mg_number_is_backed(args[1]);
+    if (kwnames != NULL || (!first && !second)) {
+        return 0;
+    }
+    if (max == NULL || min == NULL) {
+        max = mg_aside_find("builtins", "max");
+        min = mg_aside_find("builtins", "min");
+    }
+    if (count == 2 && (callable == max || callable == min)) {
+        return choose(capture, callable == max, args[0], args[1], result);
+    }
+    if (!first || count != 1) {
+        return 0;
+    }
+    MgNumber *number = (MgNumber *)args[0];
+    if (callable == (PyObject *)&PyLong_Type && number->dim.e != NULL) {
+        *result = Py_NewRef(args[0]);
+        return 1;
+    }
+    if (callable == (PyObject *)&PyFloat_Type && number->dim.e == NULL) {
+        *result = Py_NewRef(args[0]);
+        return 1;
+    }
+    if (callable == (PyObject *)&PyBool_Type) {
+        int truth = mg_number_truth(capture, args[0]);
+        *result = truth < 0 ? NULL : PyBool_FromLong(truth);
+        return 1;
+    }
+    if (callable == (PyObject *)&PyFloat_Type || is_float_function(callable)) {
+        return call_float(capture, callable, args[0], result);
+    }
+    return 0;
+}
