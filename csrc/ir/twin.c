@@ -81,6 +81,16 @@ mg_meta_sweep(void)
     return MG_OK;
 }
 
+/* A torch.Size, by tuple's own constructor: that of torch.Size wants ints. New. */
+static PyObject *
+new_size(PyObject *items)
+{
+    PyObject *arguments = PyTuple_Pack(1, items);
+    PyObject *size = arguments == NULL ? NULL : PyTuple_Type.tp_new(mg_torch.size, arguments, NULL);
+    Py_XDECREF(arguments);
+    return size;
+}
+
 MgMeta *
 mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags, PyObject *fake)
 {
@@ -103,7 +113,7 @@ mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *stride
             goto done;
         }
     }
-    PyObject *size_object = PyObject_CallOneArg((PyObject *)mg_torch.size, size_tuple);
+    PyObject *size_object = new_size(size_tuple);
     if (size_object == NULL) {
         goto done;
     }

@@ -186,7 +186,7 @@ fresh_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwarg
     if (inputs == NULL) {
         return NULL;
     }
-    MgOutcome *outcome = mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1));
+    MgOutcome *outcome = mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1), NULL);
     Py_DECREF(inputs);
     if (outcome == NULL) {
         return PyErr_Occurred() ? NULL : ask(kind, target, args, kwargs, twins, NULL);
