@@ -227,7 +227,7 @@ core_shape_outcome(PyObject *module, PyObject *args)
                           &PyTuple_Type, &state)) {
         return NULL;
     }
-    PyObject *outcome = (PyObject *)mg_shape_outcome((MgNodeKind)kind, target, arguments, kwargs, inputs, state);
+    PyObject *outcome = (PyObject *)mg_shape_outcome((MgNodeKind)kind, target, arguments, kwargs, inputs, state, NULL);
     return outcome == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : outcome;
 }
 

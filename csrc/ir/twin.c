@@ -94,6 +94,16 @@ has_dim(PyObject *tuple)
     return 0;
 }
 
+/* A torch.Size, by tuple's own constructor: that of torch.Size wants ints. New. */
+static PyObject *
+new_size(PyObject *items)
+{
+    PyObject *arguments = PyTuple_Pack(1, items);
+    PyObject *size = arguments == NULL ? NULL : PyTuple_Type.tp_new(mg_torch.size, arguments, NULL);
+    Py_XDECREF(arguments);
+    return size;
+}
+
 MgMeta *
 mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags, PyObject *fake)
 {
@@ -116,8 +126,7 @@ mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *stride
             goto done;
         }
     }
-    int varies = has_dim(size_tuple) || has_dim(stride_tuple);
-    PyObject *size_object = varies ? Py_NewRef(size_tuple) : PyObject_CallOneArg((PyObject *)mg_torch.size, size_tuple);
+    PyObject *size_object = new_size(size_tuple);
     if (size_object == NULL) {
         goto done;
     }
@@ -130,7 +139,7 @@ mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *stride
     meta->device = Py_NewRef(device);
     meta->flags = flags;
     meta->dim = (int)PyTuple_GET_SIZE(size_tuple);
-    meta->varies = varies;
+    meta->varies = has_dim(size_tuple) || has_dim(stride_tuple);
     meta->sizes = size_object;
     meta->strides = Py_NewRef(stride_tuple);
     meta->fake = Py_XNewRef(fake);

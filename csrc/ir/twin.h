@@ -24,7 +24,7 @@ typedef struct {
     int flags;        /* MG_META_... */
     int dim;
     int varies;        /* a size or stride is another at other calls: an MgDimObject */
-    PyObject *sizes;   /* strong: torch.Size; if it varies, a tuple */
+    PyObject *sizes;   /* strong: torch.Size, also of sizes that vary */
     PyObject *strides; /* strong: tuple */
     PyObject *fake;    /* strong: the FakeTensor, if a size, a stride or the offset is a symbol; else NULL */
 } MgMeta;

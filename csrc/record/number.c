@@ -67,7 +67,7 @@ mg_number_wrap(MgCapture *capture, PyObject *value)
         }
         PyTuple_SET_ITEM(items, i, item);
     }
-    return items;
+    return any && Py_IS_TYPE(value, mg_torch.size) ? mg_symbol_size(items) : items;
 }
 
 /* ---- taking values ---- */

@@ -213,7 +213,7 @@ fresh_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwarg
     if (inputs == NULL) {
         return NULL;
     }
-    MgOutcome *outcome = mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1));
+    MgOutcome *outcome = mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1), NULL);
     Py_DECREF(inputs);
     if (outcome == NULL) {
         return PyErr_Occurred() ? NULL : ask(kind, target, args, kwargs, twins, NULL);
@@ -366,7 +366,9 @@ varying_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject 
         return (MgOutcome *)Py_XNewRef((PyObject *)outcome);
     }
     PyObject *inputs = mapping->added ? NULL : describe_twins(mapping->twins);
-    outcome = inputs == NULL ? NULL : mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1));
+    outcome = inputs == NULL
+                  ? NULL
+                  : mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1), &varying->facts);
     Py_XDECREF(inputs);
     if (outcome != NULL && outcome->kind == MG_OUTCOME_KNOWN &&
         PyDict_SetItem(varying->outcomes, key, (PyObject *)outcome) < 0) {

@@ -12,6 +12,13 @@ mg_size_decide(MgRelation relation, MgDim a, MgDim b)
     return result > 0;
 }
 
+int
+mg_size_knows_eq(MgDim a, MgDim b)
+{
+    assert(mg_sizes.facts != NULL);
+    return mg_facts_know(mg_sizes.facts, MG_RELATION_EQ, a, b) == 1;
+}
+
 int64_t
 mg_size_value(MgDim a)
 {

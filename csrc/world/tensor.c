@@ -230,7 +230,7 @@ mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
         return mg_tensor_class_get(capture, object, name, found);
     }
     if (PyUnicode_CompareWithASCIIString(name, "shape") == 0) {
-        return meta->varies         ? mg_symbol_size(mg_number_wrap(capture, meta->sizes))
+        return meta->varies         ? mg_number_wrap(capture, meta->sizes)
                : meta->fake == NULL ? Py_NewRef(meta->sizes)
                                     : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("size"), &object, 1, NULL);
     }

@@ -2,6 +2,7 @@
 #ifndef MG_SHAPE_ARGUMENTS_H
 #define MG_SHAPE_ARGUMENTS_H
 
+#include "ir/dimobject.h"
 #include "record/shape/shape.h"
 #include "record/shape/layout.h"
 /* Leaves the function with whatever is not MG_OK. */
@@ -51,17 +52,21 @@ struct MgShapeRule {
 extern const MgShapeRule mg_shape_pointwise[], mg_shape_views[], mg_shape_makers[], mg_shape_reductions[],
     mg_shape_layers[], mg_shape_indexing[]; /* each ends with a rule without names */
 
-/* Arguments, NULL for one that was not given. Most give MG_OK or MG_DECLINE. */
+/* Arguments, NULL for one that was not given. Most give MG_OK or MG_DECLINE. What is no size but an int, and differs from
+ * call to call, is taken with its value for good. */
 int mg_shape_tensor(MgShapeCall *call, PyObject *value, MgShape **tensor);
+int mg_shape_is_int(PyObject *value); /* 1 or 0; not for a bool */
 int mg_shape_int(PyObject *value, int64_t *number);
+int mg_shape_size(PyObject *value, MgDim *size); /* of a dimension, or a number that sizes are made of */
 int mg_shape_bool(PyObject *value, int otherwise, int *flag);
 int mg_shape_number(PyObject *value, MgScalar *number);
 int mg_shape_ints(PyObject *value, int64_t *numbers, int *count);
+int mg_shape_sizes(PyObject *value, MgDim *sizes, int *count);
 int mg_shape_dtype(PyObject *value, MgDtype otherwise, MgDtype *dtype);
 int mg_shape_wrap(int64_t number, int dim, int *result); /* a dimension that may count from the end */
 int mg_shape_dim(PyObject *value, int dim, int *result);
 const char *mg_shape_text(PyObject *value); /* of a str, or NULL */
-PyObject *mg_shape_tuple(const int64_t *numbers, int count);
+PyObject *mg_shape_tuple(const MgDim *sizes, int count);
 /* The result. mg_shape_meta returns the metadata of a new tensor that comes from all inputs, or if `base` is not NULL is a
  * view of that input; new, or NULL with an exception. The others set the result. */
 PyObject *mg_shape_meta(MgShapeCall *call, MgShape *shape, const MgShape *base);

@@ -10,45 +10,52 @@ typedef struct {
 
 /* The end of a slice, which may be any int. */
 static int
-read_bound(PyObject *value, int64_t size, int64_t otherwise, int64_t *bound)
+read_bound(PyObject *value, MgDim size, MgDim otherwise, MgDim *bound)
 {
     if (value == Py_None) {
         *bound = otherwise;
         return MG_OK;
     }
-    MG_NEED(PyLong_CheckExact(value));
-    int overflow;
-    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow) {
-        number = overflow < 0 ? -size : size;
+    if (mg_shape_size(value, bound) != MG_OK) {
+        MG_NEED(PyLong_CheckExact(value));
+        if (!mg_dim_read(value, bound) || bound->v == INT64_MAX) { /* beyond all sizes */
+            *bound = Py_SIZE(value) < 0 ? mg_dim(0) : size;
+            return MG_OK;
+        }
     }
-    number += number < 0 ? size : 0;
-    *bound = number < 0 ? 0 : number > size ? size : number;
+    if (mg_size_below(*bound, 0)) {
+        *bound = mg_size_add(*bound, size);
+        *bound = mg_size_below(*bound, 0) ? mg_dim(0) : *bound;
+    }
+    else if (mg_size_lt(size, *bound)) {
+        *bound = size;
+    }
     return MG_OK;
 }
 
 static int
 apply_slice(MgShape *view, int dim, PySliceObject *slice)
 {
-    int64_t start, stop, step = 1;
-    MG_TRY(read_bound(slice->start, view->size[dim], 0, &start));
+    MgDim start, stop, step = mg_dim(1);
+    MG_TRY(read_bound(slice->start, view->size[dim], mg_dim(0), &start));
     MG_TRY(read_bound(slice->stop, view->size[dim], view->size[dim], &stop));
+    MgDim length = mg_size_lt(stop, start) ? mg_dim(0) : mg_size_sub(stop, start);
     if (slice->step != Py_None) {
-        MG_TRY(mg_shape_int(slice->step, &step));
-        MG_NEED(step > 0);
+        MG_TRY(mg_shape_size(slice->step, &step));
+        MG_NEED(mg_size_above(step, 0));
+        length = mg_size_floordiv(mg_size_add(length, mg_size_sub(step, mg_dim(1))), step);
     }
-    stop = stop < start ? start : stop;
-    view->size[dim] = (stop - start + step - 1) / step;
-    view->stride[dim] *= step;
+    view->size[dim] = length;
+    view->stride[dim] = mg_size_mul(view->stride[dim], step);
     return MG_OK;
 }
 
 static int
 apply_int(MgShape *view, int dim, PyObject *value)
 {
-    int64_t index;
-    MG_TRY(mg_shape_int(value, &index));
-    MG_NEED(index >= -view->size[dim] && index < view->size[dim]);
+    MgDim index;
+    MG_TRY(mg_shape_size(value, &index));
+    MG_NEED(mg_shape_layout_has_index(index, view->size[dim]));
     view->dim--;
     for (int i = dim; i < view->dim; i++) {
         view->size[i] = view->size[i + 1];
@@ -61,13 +68,13 @@ static int
 apply_none(MgShape *view, int dim)
 {
     MG_NEED(view->dim < MG_SHAPE_DIMS);
-    int64_t stride = dim == view->dim ? 1 : view->size[dim] * view->stride[dim];
+    MgDim stride = dim == view->dim ? mg_dim(1) : mg_size_mul(view->size[dim], view->stride[dim]);
     for (int i = view->dim; i > dim; i--) {
         view->size[i] = view->size[i - 1];
         view->stride[i] = view->stride[i - 1];
     }
     view->dim++;
-    view->size[dim] = 1;
+    view->size[dim] = mg_dim(1);
     view->stride[dim] = stride;
     return MG_OK;
 }
@@ -80,7 +87,7 @@ dimensions_of(MgShapeCall *call, PyObject *item, int masks)
     if (item == Py_None || item == Py_Ellipsis) {
         return 0;
     }
-    if (PyLong_CheckExact(item) || PySlice_Check(item)) {
+    if (mg_shape_is_int(item) || PySlice_Check(item)) {
         return 1;
     }
     if (mg_shape_tensor(call, item, &tensor) != MG_OK) {
@@ -125,15 +132,13 @@ read_subscript(MgShapeCall *call, MgShape *self, PyObject *key, int masks, Subsc
         else if (PySlice_Check(items[i])) {
             MG_TRY(apply_slice(&out->view, dim++, (PySliceObject *)items[i]));
         }
-        else if (PyLong_CheckExact(items[i])) {
+        else if (mg_shape_is_int(items[i])) {
             MG_TRY(apply_int(&out->view, dim, items[i]));
         }
         else {
             MG_TRY(mg_shape_tensor(call, items[i], &tensor));
             if (tensor->dtype == MG_BOOL) {
-                for (int k = 0; k < tensor->dim; k++) {
-                    MG_NEED(tensor->size[k] == out->view.size[dim + k]);
-                }
+                MG_NEED(mg_shape_layout_sizes_equal(tensor->size, out->view.size + dim, tensor->dim));
                 dim += tensor->dim - 1;
             }
             out->tensors[dim++] = tensor;
@@ -169,15 +174,15 @@ pick(const Subscript *subscript, MgShape *out)
         int is_index = i >= lead && i < lead + index.dim;
         int from = is_index ? 0 : order[i < lead ? i : i - index.dim];
         source.size[i] = is_index ? index.size[i - lead] : view->size[from];
-        source.stride[i] = is_index ? 0 : view->stride[from];
+        source.stride[i] = is_index ? mg_dim(0) : view->stride[from];
     }
     *out = source;
-    if (mg_shape_layout_elements(view) == 0) {
+    if (mg_shape_layout_is_empty(view)) {
         mg_shape_layout_contiguous(out);
         return MG_OK;
     }
     MgShape *tensors[1] = {&source};
-    MG_NEED(source.dim < 2 || mg_shape_layout_elements(&source) > 0);
+    MG_NEED(source.dim < 2 || !mg_shape_layout_is_empty(&source));
     mg_shape_layout_pointwise(out, tensors, 1, view->dtype);
     return MG_OK;
 }
@@ -221,12 +226,12 @@ set_item(MgShapeCall *call)
             MG_TRY(pick(&subscript, &target));
         }
         int lead = 0; /* ones in front are left out */
-        while (value->dim - lead > target.dim && value->size[lead] == 1) {
+        while (value->dim - lead > target.dim && mg_size_is(value->size[lead], 1)) {
             lead++;
         }
         MG_NEED(value->dim - lead <= target.dim);
         for (int i = lead; i < value->dim; i++) {
-            MG_NEED(value->size[i] == 1 || value->size[i] == target.size[target.dim - value->dim + i]);
+            MG_NEED(mg_shape_layout_expands(value->size[i], target.size[target.dim - value->dim + i]));
         }
         MG_NEED(value != self);
     }
@@ -257,7 +262,7 @@ index_select(MgShapeCall *call)
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     MG_TRY(mg_shape_tensor(call, call->args[2], &index));
     MG_NEED(is_index(index) && index->dim <= 1 && self->dim > 0);
-    if (self->size[dim] == 0 && mg_shape_layout_elements(index) > 0) {
+    if (mg_size_is(self->size[dim], 0) && !mg_shape_layout_is_empty(index)) {
         return mg_shape_fail(call, "an index into no elements");
     }
     MgShape out = *self;
@@ -272,7 +277,7 @@ check_index(const MgShape *self, int dim, const MgShape *index, int any)
 {
     MG_NEED(index->dtype == MG_I64 && index->dim == self->dim && self->dim > 0);
     for (int i = 0; i < self->dim; i++) {
-        MG_NEED((any && i == dim) || index->size[i] <= self->size[i]);
+        MG_NEED((any && i == dim) || mg_size_le(index->size[i], self->size[i]));
     }
     return MG_OK;
 }
@@ -334,9 +339,9 @@ index_write(MgShapeCall *call)
             (call->args[4] == NULL || mg_shape_number(call->args[4], &number) == MG_OK));
     if (call->args[4] != NULL) {
         MG_NEED(mg_dtype_class(number.kind) <= mg_dtype_class(self->dtype));
-        MG_TRY(mg_shape_layout_elements(index) > 0 && mg_shape_layout_elements(self) > 0
-                   ? mg_shape_hold(call, self->dtype, number)
-                   : MG_OK);
+        MG_TRY(mg_shape_layout_is_empty(index) || mg_shape_layout_is_empty(self)
+                   ? MG_OK
+                   : mg_shape_hold(call, self->dtype, number));
     }
     if (call->rule->data) {
         MG_TRY(mg_shape_number(call->args[3], &number));
@@ -347,7 +352,7 @@ index_write(MgShapeCall *call)
         MG_TRY(mg_shape_tensor(call, call->args[3], &source));
         MG_NEED(source->dtype == self->dtype && source->dim == self->dim);
         for (int i = 0; i < self->dim; i++) {
-            MG_NEED(source->size[i] == (i == dim ? index->size[0] : self->size[i]));
+            MG_NEED(mg_size_eq(source->size[i], i == dim ? index->size[0] : self->size[i]));
         }
     }
     return mg_shape_give_written(call, self);
@@ -365,8 +370,15 @@ take_along(MgShapeCall *call)
     MG_NEED(index->dtype == MG_I64 && index->dim == self->dim && self->dim > 0);
     MgShape out = *index;
     for (int i = 0; i < self->dim; i++) {
-        MG_NEED(i == dim || index->size[i] == self->size[i] || index->size[i] == 1 || self->size[i] == 1);
-        out.size[i] = i == dim || index->size[i] != 1 ? index->size[i] : self->size[i];
+        if (i == dim || mg_size_known_eq(index->size[i], self->size[i])) {
+            continue;
+        }
+        if (mg_size_is(index->size[i], 1)) {
+            out.size[i] = self->size[i];
+        }
+        else {
+            MG_NEED(mg_shape_layout_expands(self->size[i], index->size[i]));
+        }
     }
     out.dtype = self->dtype;
     mg_shape_layout_contiguous(&out);
@@ -385,7 +397,7 @@ masked_scatter(MgShapeCall *call)
             mg_shape_layout_is_contiguous(tensors[0]));
     MgShape out = *tensors[0];
     MG_TRY(mg_shape_layout_broadcast(&out, tensors, 2));
-    MG_NEED(out.dim == tensors[0]->dim && memcmp(out.size, tensors[0]->size, sizeof(int64_t) * (size_t)out.dim) == 0);
+    MG_NEED(out.dim == tensors[0]->dim && mg_shape_layout_sizes_equal(out.size, tensors[0]->size, out.dim));
     if (call->in_place) {
         return mg_shape_give_changed(call, tensors[0]);
     }

@@ -33,8 +33,8 @@ linear(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[1], &weight));
     MG_TRY(optional_tensor(call, 2, self->dtype, &bias));
     MG_NEED(self->dtype == weight->dtype && self->dtype != MG_BOOL && self->dim > 0 && weight->dim == 2 &&
-            self->size[self->dim - 1] == weight->size[1]);
-    MG_NEED(bias == NULL || (bias->dim == 1 && bias->size[0] == weight->size[0]));
+            mg_size_eq(self->size[self->dim - 1], weight->size[1]));
+    MG_NEED(bias == NULL || (bias->dim == 1 && mg_size_eq(bias->size[0], weight->size[0])));
     MgShape out = *self;
     out.size[out.dim - 1] = weight->size[0];
     mg_shape_layout_contiguous(&out);
@@ -49,16 +49,14 @@ matmul(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[0], &left));
     MG_TRY(mg_shape_tensor(call, call->args[1], &right));
     MG_NEED(left->dtype == right->dtype && left->dtype != MG_BOOL && left->dim > 0 && right->dim > 0);
-    int64_t inner = left->size[left->dim - 1];
-    MG_NEED(inner == right->size[right->dim == 1 ? 0 : right->dim - 2]);
+    MG_NEED(mg_size_eq(left->size[left->dim - 1], right->size[right->dim == 1 ? 0 : right->dim - 2]));
     MgShape lead[2] = {*left, *right};
     MgShape *both[2] = {&lead[0], &lead[1]};
     lead[0].dim = left->dim > 2 ? left->dim - 2 : 0;
     lead[1].dim = right->dim > 2 ? right->dim - 2 : 0;
     MG_TRY(mg_shape_layout_broadcast(&batches, both, 2));
     if (right->dim > 2) { /* others are folded into fewer products, whose layout is another */
-        MG_NEED(lead[0].dim == lead[1].dim &&
-                memcmp(left->size, right->size, sizeof(int64_t) * (size_t)lead[0].dim) == 0);
+        MG_NEED(lead[0].dim == lead[1].dim && mg_shape_layout_sizes_equal(left->size, right->size, lead[0].dim));
     }
     out = batches;
     out.dtype = left->dtype;
@@ -80,7 +78,7 @@ product(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[0], &left));
     MG_TRY(mg_shape_tensor(call, call->args[1], &right));
     MG_NEED(left->dim == call->rule->data / 10 && right->dim == call->rule->data % 10);
-    MG_NEED(left->dim < 3 || left->size[0] == right->size[0]);
+    MG_NEED(left->dim < 3 || mg_size_eq(left->size[0], right->size[0]));
     return matmul(call);
 }
 
@@ -95,8 +93,8 @@ add_product(MgShapeCall *call)
     MG_TRY(mg_shape_tensor(call, call->args[2], &right));
     int dim = call->rule->data / 10;
     MG_NEED(left->dim == dim && right->dim == call->rule->data % 10 && is_float(self) && self->dtype == left->dtype &&
-            self->dtype == right->dtype && left->size[dim - 1] == right->size[right->dim == 1 ? 0 : dim - 2]);
-    MG_NEED(dim < 3 || left->size[0] == right->size[0]);
+            self->dtype == right->dtype && mg_size_eq(left->size[dim - 1], right->size[right->dim == 1 ? 0 : dim - 2]));
+    MG_NEED(dim < 3 || mg_size_eq(left->size[0], right->size[0]));
     for (int i = 3; i < 5; i++) {
         if (call->args[i] != NULL) {
             MG_TRY(mg_shape_number(call->args[i], &number));
@@ -109,15 +107,11 @@ add_product(MgShapeCall *call)
     if (right->dim > 1) {
         out.size[dim - 1] = right->size[dim - 1];
     }
-    MG_NEED(self->dim <= out.dim && mg_shape_layout_is_contiguous(self) && mg_shape_layout_elements(&out) > 0);
+    MG_NEED(self->dim <= out.dim && mg_shape_layout_is_contiguous(self) && !mg_shape_layout_is_empty(&out));
     for (int i = 0; i < self->dim; i++) {
-        int64_t size = self->size[self->dim - 1 - i];
-        MG_NEED(size == 1 || size == out.size[out.dim - 1 - i]);
+        MG_NEED(mg_shape_layout_expands(self->size[self->dim - 1 - i], out.size[out.dim - 1 - i]));
     }
-    MG_NEED(!call->in_place || self->dim == out.dim);
-    for (int i = 0; i < self->dim && call->in_place; i++) {
-        MG_NEED(self->size[i] == out.size[i]);
-    }
+    MG_NEED(!call->in_place || (self->dim == out.dim && mg_shape_layout_sizes_equal(self->size, out.size, self->dim)));
     mg_shape_layout_contiguous(&out);
     if (call->in_place) {
         return mg_shape_give_changed(call, self);
@@ -132,7 +126,7 @@ encoder_layer(MgShapeCall *call)
     MgShape *self;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_NEED(self->dim == 3 && is_float(self) && mg_shape_layout_is_plain(self) && !call->needs_grad &&
-            mg_shape_layout_elements(self) > 0);
+            !mg_shape_layout_is_empty(self));
     for (int i = 0; i < call->input_count; i++) {
         MG_NEED(call->inputs[i].dtype == self->dtype);
     }
@@ -162,7 +156,7 @@ static int
 einsum(MgShapeCall *call)
 {
     MgShape *tensors[2], out = {.index = -1};
-    int64_t sizes[LABELS];
+    MgDim sizes[LABELS];
     int in_left[LABELS] = {0}, in_right[LABELS] = {0}, in_out[LABELS] = {0};
     const char *text = mg_shape_text(call->args[0]);
     MG_NEED(text != NULL);
@@ -175,9 +169,9 @@ einsum(MgShapeCall *call)
             }
             int label = (unsigned char)*text;
             MG_NEED(label > 0 && Py_ISALPHA(label) && !seen[label]);
-            MG_NEED(k == 0 || !in_left[label] || sizes[label] == tensors[k]->size[i]);
+            MG_NEED(k == 0 || !in_left[label] || mg_size_eq(sizes[label], tensors[k]->size[i]));
             sizes[label] = tensors[k]->size[i];
-            MG_NEED(sizes[label] > 1);
+            MG_NEED(mg_size_above(sizes[label], 1));
             seen[label] = 1;
         }
         while (*text == ' ') {
@@ -222,15 +216,15 @@ static int
 embedding(MgShapeCall *call)
 {
     MgShape *self, *weight;
-    int64_t padding;
+    MgDim padding;
     int flag;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_tensor(call, call->args[1], &weight));
     MG_NEED((self->dtype == MG_I64 || self->dtype == MG_I32) && weight->dim == 2 && is_float(weight) &&
             call->args[3] == NULL && self->dim < MG_SHAPE_DIMS);
     if (call->args[2] != NULL) {
-        MG_TRY(mg_shape_int(call->args[2], &padding));
-        MG_NEED(padding < weight->size[0] && padding >= -weight->size[0]);
+        MG_TRY(mg_shape_size(call->args[2], &padding));
+        MG_NEED(mg_shape_layout_has_index(padding, weight->size[0]));
     }
     for (int i = 5; i < 7; i++) {
         MG_TRY(mg_shape_bool(call->args[i], 0, &flag));
@@ -249,19 +243,17 @@ layer_norm(MgShapeCall *call)
 {
     MgShape *self, *parameter;
     MgScalar number;
-    int64_t size[MG_SHAPE_DIMS];
+    MgDim size[MG_SHAPE_DIMS];
     int count, flag;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
-    MG_TRY(mg_shape_ints(call->args[1], size, &count));
+    MG_TRY(mg_shape_sizes(call->args[1], size, &count));
     MG_NEED(is_float(self) && count > 0 && count <= self->dim);
     MG_NEED(mg_shape_layout_is_plain(self) || (!mg_shape_layout_is_contiguous(self) && !call->rule->data));
-    for (int i = 0; i < count; i++) {
-        MG_NEED(size[i] == self->size[self->dim - count + i]);
-    }
+    MG_NEED(mg_shape_layout_sizes_equal(size, self->size + self->dim - count, count));
     for (int k = 2; k < (call->rule->data ? 3 : 4); k++) {
         MG_TRY(optional_tensor(call, k, self->dtype, &parameter));
         MG_NEED(parameter == NULL ||
-                (parameter->dim == count && memcmp(parameter->size, size, sizeof(int64_t) * (size_t)count) == 0));
+                (parameter->dim == count && mg_shape_layout_sizes_equal(parameter->size, size, count)));
     }
     if (call->args[4 - call->rule->data] != NULL) {
         MG_TRY(mg_shape_number(call->args[4 - call->rule->data], &number));
@@ -275,11 +267,11 @@ layer_norm(MgShapeCall *call)
 
 /* A parameter of a norm: one number for each channel. */
 static int
-check_channels(MgShapeCall *call, int at, MgDtype dtype, int64_t channels)
+check_channels(MgShapeCall *call, int at, MgDtype dtype, MgDim channels)
 {
     MgShape *parameter;
     MG_TRY(optional_tensor(call, at, dtype, &parameter));
-    return parameter == NULL || (parameter->dim == 1 && parameter->size[0] == channels) ? MG_OK : MG_DECLINE;
+    return parameter == NULL || (parameter->dim == 1 && mg_size_eq(parameter->size[0], channels)) ? MG_OK : MG_DECLINE;
 }
 
 /* group_norm(input, num_groups, weight, bias, eps) */
@@ -291,9 +283,9 @@ group_norm(MgShapeCall *call)
     int64_t groups;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_int(call->args[1], &groups));
-    MG_NEED(is_float(self) && self->dim >= 2 && groups > 0 && self->size[1] % groups == 0 &&
-            mg_shape_layout_elements(self) > 0);
-    MG_NEED(mg_shape_layout_elements(self) / groups > 1); /* else torch refuses */
+    MG_NEED(is_float(self) && self->dim >= 2 && groups > 0 &&
+            mg_size_is(mg_size_mod(self->size[1], mg_dim(groups)), 0) && !mg_shape_layout_is_empty(self));
+    MG_NEED(mg_size_le(mg_dim(2 * groups), mg_shape_layout_elements(self))); /* else torch refuses */
     int channels_last = mg_shape_layout_is_channels_last(self) && !mg_shape_layout_is_contiguous(self);
     MG_NEED(mg_shape_layout_is_regular(self) && (channels_last || !mg_shape_layout_suggests_channels_last(self)));
     MG_TRY(check_channels(call, 2, self->dtype, self->size[1]));
@@ -314,15 +306,17 @@ batch_norm(MgShapeCall *call)
     MgShape *self;
     int training;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
-    MG_NEED(is_float(self) && self->dim >= 2 && mg_shape_layout_elements(self) > 0);
+    MG_NEED(is_float(self) && self->dim >= 2 && !mg_shape_layout_is_empty(self));
     MG_TRY(mg_shape_bool(call->args[5], 0, &training));
     MG_NEED(training ? (call->args[1] == NULL) == (call->args[2] == NULL)
                      : call->args[1] != NULL && call->args[2] != NULL);
-    MG_NEED(!training || mg_shape_layout_elements(self) / self->size[1] > 1);
+    MgShape others = *self; /* than the channels: more than one element in each */
+    others.size[1] = mg_dim(1);
+    MG_NEED(!training || mg_size_above(mg_shape_layout_elements(&others), 1));
     for (int i = 6; i < 8; i++) { /* momentum and eps, which must not be zero */
-        MgScalar number = {MG_F64, 1};
+        MgScalar number = {.kind = MG_F64, .now = 1};
         MG_TRY(call->args[i] == NULL ? MG_OK : mg_shape_number(call->args[i], &number));
-        MG_NEED(number.kind == MG_F64 && (number.value > 0 || i == 6));
+        MG_NEED(number.kind == MG_F64 && (number.now > 0 || i == 6));
     }
     for (int i = 1; i < 5; i++) {
         MG_TRY(check_channels(call, i, self->dtype, self->size[1]));
@@ -397,7 +391,7 @@ is_enabled(int flash)
 
 /* The mask of attention: it broadcasts to (batch, heads, queries, keys). */
 static int
-check_mask(MgShapeCall *call, const MgShape *query, int64_t keys, MgShape **found)
+check_mask(MgShapeCall *call, const MgShape *query, MgDim keys, MgShape **found)
 {
     *found = NULL;
     if (call->args[3] == NULL) {
@@ -407,11 +401,25 @@ check_mask(MgShapeCall *call, const MgShape *query, int64_t keys, MgShape **foun
     const MgShape *mask = *found;
     MG_NEED((mask->dtype == MG_BOOL || mask->dtype == query->dtype) && (mask->dim == 2 || mask->dim == 4) &&
             !(mask->flags & MG_META_REQUIRES_GRAD));
-    int64_t expected[4] = {query->size[0], query->size[1], query->size[2], keys};
+    MgDim expected[4] = {query->size[0], query->size[1], query->size[2], keys};
     for (int i = 0; i < mask->dim; i++) {
-        MG_NEED(mask->size[i] == 1 || mask->size[i] == expected[4 - mask->dim + i]);
+        MG_NEED(mg_shape_layout_expands(mask->size[i], expected[4 - mask->dim + i]));
     }
     return MG_OK;
+}
+
+/* The sizes of what attention is given: (batch, heads, length, width). */
+static int
+check_heads(const MgShape *query, const MgShape *key, const MgShape *value, int grouped)
+{
+    MG_NEED(mg_shape_layout_sizes_equal(key->size, value->size, 4) && mg_size_eq(query->size[0], key->size[0]) &&
+            mg_size_eq(query->size[3], key->size[3]) && !mg_shape_layout_is_empty(query) &&
+            !mg_shape_layout_is_empty(key));
+    if (grouped && !mg_size_known_eq(query->size[1], key->size[1])) {
+        MG_NEED(mg_size_is(mg_size_mod(query->size[1], key->size[1]), 0));
+        return MG_OK;
+    }
+    return mg_size_eq(query->size[1], key->size[1]) ? MG_OK : MG_DECLINE;
 }
 
 /* scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa) */
@@ -419,7 +427,7 @@ static int
 attention(MgShapeCall *call)
 {
     MgShape *query, *key, *value, *mask;
-    MgScalar dropped = {MG_F64, 0}, number;
+    MgScalar number = {.kind = MG_F64};
     int causal, grouped;
     MG_TRY(mg_shape_tensor(call, call->args[0], &query));
     MG_TRY(mg_shape_tensor(call, call->args[1], &key));
@@ -429,27 +437,27 @@ attention(MgShapeCall *call)
     MG_TRY(mg_shape_bool(call->args[5], 0, &causal));
     MG_TRY(mg_shape_bool(call->args[7], 0, &grouped));
     if (call->args[4] != NULL) {
-        MG_TRY(mg_shape_number(call->args[4], &dropped));
+        MG_TRY(mg_shape_number(call->args[4], &number));
     }
-    MG_NEED(dropped.value >= 0 && dropped.value < 1 && dropped.kind != MG_C128);
+    double dropped = mg_scalar_value(number);
+    MG_NEED(dropped >= 0 && dropped < 1 && number.kind != MG_C128);
     if (call->args[6] != NULL) {
         MG_TRY(mg_shape_number(call->args[6], &number));
         MG_NEED(number.kind == MG_F64);
     }
     MG_TRY(check_mask(call, query, key->size[2], &mask));
-    MG_NEED(!(mask != NULL && causal) && query->size[0] == key->size[0] && key->size[0] == value->size[0] &&
-            key->size[1] == value->size[1] && key->size[2] == value->size[2] && query->size[3] == key->size[3] &&
-            key->size[3] == value->size[3] && mg_shape_layout_elements(query) > 0 && mg_shape_layout_elements(key) > 0);
-    MG_NEED(query->size[1] == key->size[1] || (grouped && query->size[1] % key->size[1] == 0));
+    MG_NEED(mask == NULL || !causal);
+    MG_TRY(check_heads(query, key, value, grouped));
     MgShape out = *query;
     int contiguous = mg_shape_layout_is_contiguous(query), channels_last = mg_shape_layout_is_channels_last(query);
     mg_shape_layout_contiguous(&out);
-    if (dropped.value > 0) { /* the fast kernel does not drop */
+    if (dropped > 0) { /* the fast kernel does not drop */
         MG_NEED(is_enabled(0));
     }
     else if (!contiguous || channels_last) { /* only the fast kernel keeps the layout */
-        MG_NEED(query->size[3] > 1 && query->stride[3] == 1 && key->stride[3] == 1 && value->stride[3] == 1 &&
-                (mask == NULL || mask->stride[mask->dim - 1] == 1) && is_enabled(1));
+        MG_NEED(mg_size_above(query->size[3], 1) && mg_size_is(query->stride[3], 1) && mg_size_is(key->stride[3], 1) &&
+                mg_size_is(value->stride[3], 1) && (mask == NULL || mg_size_is(mask->stride[mask->dim - 1], 1)) &&
+                is_enabled(1));
         !contiguous &&channels_last ? mg_shape_layout_channels_last(&out) : mg_shape_layout_sorted(&out, query);
     }
     return mg_shape_give(call, &out);
@@ -459,14 +467,14 @@ attention(MgShapeCall *call)
 
 enum { TRANSPOSED = 16, SPATIAL = 3 };
 
-/* Reads one int for each spatial dimension, or a single one for all: not as a sequence of one. */
+/* Reads one size for each spatial dimension, or a single one for all: not as a sequence of one. */
 static int
-read_output_size(PyObject *value, int spatial, int64_t *size)
+read_output_size(PyObject *value, int spatial, MgDim *size)
 {
-    int64_t read[MG_SHAPE_DIMS];
+    MgDim read[MG_SHAPE_DIMS];
     int count;
-    MG_TRY(mg_shape_ints(value, read, &count));
-    MG_NEED(count == spatial || PyLong_CheckExact(value));
+    MG_TRY(mg_shape_sizes(value, read, &count));
+    MG_NEED(count == spatial || mg_shape_is_int(value));
     for (int i = 0; i < spatial; i++) {
         size[i] = read[count == 1 ? 0 : i];
     }
@@ -512,34 +520,36 @@ convolve(MgShapeCall *call)
     }
     int batched = self->dim == spatial + 2;
     MG_NEED((batched || self->dim == spatial + 1) && weight->dim == spatial + 2 && is_float(self) &&
-            self->dtype == weight->dtype && groups > 0 && mg_shape_layout_elements(self) > 0 &&
-            mg_shape_layout_elements(weight) > 0 && mg_shape_layout_is_plain(weight));
+            self->dtype == weight->dtype && groups > 0 && !mg_shape_layout_is_empty(self) &&
+            !mg_shape_layout_is_empty(weight) && mg_shape_layout_is_plain(weight));
     int channels_last = spatial == 2 && batched && !transposed && mg_shape_layout_is_channels_last(self) &&
                         !mg_shape_layout_is_contiguous(self) && mg_shape_layout_suggests_channels_last(self);
     MG_NEED(channels_last || (mg_shape_layout_is_plain(self) && !mg_shape_layout_suggests_channels_last(self)));
     MG_NEED(!mg_shape_layout_suggests_channels_last(weight));
-    int64_t channels = self->size[batched];
-    int64_t made = transposed ? weight->size[1] * groups : weight->size[0];
-    MG_NEED(weight->size[0] % groups == 0 && channels == (transposed ? weight->size[0] : weight->size[1] * groups));
-    MG_NEED(bias == NULL || (bias->dim == 1 && bias->size[0] == made));
+    MgDim grouped = mg_size_mul(weight->size[1], mg_dim(groups)), made = transposed ? grouped : weight->size[0];
+    MG_NEED(mg_size_is(mg_size_mod(weight->size[0], mg_dim(groups)), 0) &&
+            mg_size_eq(self->size[batched], transposed ? weight->size[0] : grouped));
+    MG_NEED(bias == NULL || (bias->dim == 1 && mg_size_eq(bias->size[0], made)));
     MgShape out = *self;
     out.size[batched] = made;
     for (int i = 0; i < spatial; i++) {
-        int64_t size = self->size[batched + 1 + i], reach = dilation[i] * (weight->size[2 + i] - 1);
+        MgDim length = self->size[batched + 1 + i];
+        MgDim reach = mg_size_mul(mg_dim(dilation[i]), mg_size_sub(weight->size[2 + i], mg_dim(1)));
         MG_NEED(stride[i] > 0 && dilation[i] > 0 && padding[i] >= 0 && extra[i] >= 0 &&
                 (extra[i] < stride[i] || extra[i] < dilation[i]));
-        int64_t length = size;
         if (same) {
-            MG_NEED(stride[i] == 1 && reach % 2 == 0);
+            MG_NEED(stride[i] == 1 && mg_size_is(mg_size_mod(reach, mg_dim(2)), 0));
         }
         else if (transposed) {
-            length = (size - 1) * stride[i] - 2 * padding[i] + reach + extra[i] + 1;
+            MgDim last = mg_size_mul(mg_size_sub(length, mg_dim(1)), mg_dim(stride[i]));
+            length = mg_size_add(mg_size_add(last, reach), mg_dim(extra[i] + 1 - 2 * padding[i]));
         }
         else {
-            MG_NEED(size + 2 * padding[i] >= reach + 1);
-            length = (size + 2 * padding[i] - reach - 1) / stride[i] + 1;
+            MgDim span = mg_size_sub(mg_size_add(length, mg_dim(2 * padding[i] - 1)), reach);
+            MG_NEED(!mg_size_below(span, 0));
+            length = mg_size_add(mg_size_floordiv(span, mg_dim(stride[i])), mg_dim(1));
         }
-        MG_NEED(length > 0);
+        MG_NEED(mg_size_above(length, 0));
         out.size[batched + 1 + i] = length;
     }
     channels_last ? mg_shape_layout_channels_last(&out) : mg_shape_layout_contiguous(&out);
@@ -560,7 +570,7 @@ pool(MgShapeCall *call)
     MG_NEED(call->args[1] != NULL);
     MG_TRY(read_spatial(call->args[1], 1, spatial, kernel));
     PyObject *step = call->args[2];
-    if (step != NULL && !PyLong_CheckExact(step) && Py_SIZE(step) == 0) {
+    if (step != NULL && !mg_shape_is_int(step) && Py_SIZE(step) == 0) {
         step = NULL;
     }
     MG_TRY(read_spatial(step, 1, spatial, stride));
@@ -571,19 +581,19 @@ pool(MgShapeCall *call)
     MG_NEED((average || !flag) && (!average || call->args[6] == NULL));
     int first = self->dim - spatial;
     MG_NEED((first == 1 || first == 2) && is_float(self) && mg_shape_layout_is_plain(self) &&
-            !mg_shape_layout_suggests_channels_last(self) && mg_shape_layout_elements(self) > 0);
+            !mg_shape_layout_suggests_channels_last(self) && !mg_shape_layout_is_empty(self));
     MgShape out = *self;
     for (int i = 0; i < spatial; i++) {
-        int64_t size = self->size[first + i], pace = step == NULL ? kernel[i] : stride[i];
+        MgDim size = self->size[first + i];
+        int64_t pace = step == NULL ? kernel[i] : stride[i];
         MG_NEED(kernel[i] > 0 && pace > 0 && dilation[i] > 0 && padding[i] >= 0 && padding[i] <= kernel[i] / 2);
-        int64_t span = size + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
-        MG_NEED(span >= 0 && (!average || spatial < 3 || size >= kernel[i])); /* else torch refuses */
-        int64_t length = (span + (ceil ? pace - 1 : 0)) / pace + 1;
-        if (ceil && (length - 1) * pace >= size + padding[i]) {
-            length--;
-        }
-        MG_NEED(length > 0);
-        out.size[first + i] = length;
+        MgDim span = mg_size_add(size, mg_dim(2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1));
+        MG_NEED(!mg_size_below(span, 0) &&
+                (!average || spatial < 3 || !mg_size_below(size, kernel[i]))); /* else torch refuses */
+        MgDim last = mg_size_floordiv(mg_size_add(span, mg_dim(ceil ? pace - 1 : 0)), mg_dim(pace));
+        int beyond = ceil && mg_size_le(mg_size_add(size, mg_dim(padding[i])), mg_size_mul(last, mg_dim(pace)));
+        out.size[first + i] = mg_size_add(last, mg_dim(beyond ? 0 : 1));
+        MG_NEED(mg_size_above(out.size[first + i], 0));
     }
     mg_shape_layout_contiguous(&out);
     return mg_shape_give(call, &out);
@@ -595,20 +605,35 @@ adaptive_pool(MgShapeCall *call)
 {
     MgShape *self;
     int spatial = call->rule->data & SPATIAL, flag;
-    int64_t size[SPATIAL];
+    MgDim size[SPATIAL];
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(read_output_size(call->args[1], spatial, size));
     MG_TRY(mg_shape_bool(call->args[2], 0, &flag));
     int first = self->dim - spatial;
     MG_NEED((first == 1 || first == 2) && is_float(self) && mg_shape_layout_is_plain(self) && !flag &&
-            !mg_shape_layout_suggests_channels_last(self) && mg_shape_layout_elements(self) > 0);
+            !mg_shape_layout_suggests_channels_last(self) && !mg_shape_layout_is_empty(self));
     MgShape out = *self;
     for (int i = 0; i < spatial; i++) {
-        MG_NEED(size[i] > 0);
+        MG_NEED(mg_size_above(size[i], 0));
         out.size[first + i] = size[i];
     }
     mg_shape_layout_contiguous(&out);
     return mg_shape_give(call, &out);
+}
+
+/* A size times a number, rounded down, as torch works it out: the product of doubles. That of a size that differs from call to
+ * call is known for numbers that are quotients of small ones, for which the product is exact. */
+static MgDim
+scale(MgDim size, double factor)
+{
+    enum { MOST_DIVISOR = 1 << 10, MOST_FACTOR = 1 << 20 };
+    for (int64_t divisor = 1; size.e != NULL && divisor <= MOST_DIVISOR; divisor *= 2) {
+        double whole = factor * (double)divisor;
+        if (whole <= MOST_FACTOR && whole == (double)(int64_t)whole) {
+            return mg_size_floordiv(mg_size_mul(size, mg_dim((int64_t)whole)), mg_dim(divisor));
+        }
+    }
+    return mg_dim((int64_t)((double)mg_size_value(size) * factor));
 }
 
 /* interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias) */
@@ -616,7 +641,7 @@ static int
 interpolate(MgShapeCall *call)
 {
     MgShape *self;
-    int64_t size[SPATIAL];
+    MgDim size[SPATIAL];
     MgScalar number;
     int flag;
     const char *mode = call->args[3] == NULL ? "nearest" : mg_shape_text(call->args[3]);
@@ -624,7 +649,7 @@ interpolate(MgShapeCall *call)
     int spatial = self->dim - 2;
     int channels_last = mg_shape_layout_is_channels_last(self) && !mg_shape_layout_is_contiguous(self) &&
                         mg_shape_layout_suggests_channels_last(self);
-    MG_NEED(mode != NULL && spatial >= 1 && spatial <= 3 && is_float(self) && mg_shape_layout_elements(self) > 0 &&
+    MG_NEED(mode != NULL && spatial >= 1 && spatial <= 3 && is_float(self) && !mg_shape_layout_is_empty(self) &&
             (channels_last || (mg_shape_layout_is_plain(self) && !mg_shape_layout_suggests_channels_last(self))));
     MG_NEED(strcmp(mode, "nearest") == 0 || (strcmp(mode, "bilinear") == 0 && spatial == 2) ||
             (strcmp(mode, "bicubic") == 0 && spatial == 2) || (strcmp(mode, "linear") == 0 && spatial == 1));
@@ -641,13 +666,14 @@ interpolate(MgShapeCall *call)
     }
     else {
         MG_TRY(mg_shape_number(call->args[2], &number));
-        MG_NEED((number.kind == MG_I64 || number.kind == MG_F64) && number.value > 0 && number.value < 1e6);
+        double factor = mg_scalar_value(number);
+        MG_NEED((number.kind == MG_I64 || number.kind == MG_F64) && factor > 0 && factor < 1e6);
         for (int i = 0; i < spatial; i++) {
-            size[i] = (int64_t)((double)self->size[2 + i] * number.value);
+            size[i] = scale(self->size[2 + i], factor);
         }
     }
     for (int i = 0; i < spatial; i++) {
-        MG_NEED(size[i] > 0);
+        MG_NEED(mg_size_above(size[i], 0));
         out.size[2 + i] = size[i];
     }
     channels_last ? mg_shape_layout_channels_last(&out) : mg_shape_layout_contiguous(&out);
@@ -663,13 +689,13 @@ pixel_shuffle(MgShapeCall *call)
     int64_t factor;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_int(call->args[1], &factor));
-    MG_NEED(self->dim >= 3 && factor > 1 && mg_shape_layout_is_contiguous(self) && mg_shape_layout_elements(self) > 0);
+    MG_NEED(self->dim >= 3 && factor > 1 && mg_shape_layout_is_contiguous(self) && !mg_shape_layout_is_empty(self));
     int last = self->dim - 1;
-    MG_NEED(self->size[last - 2] % (factor * factor) == 0);
+    MG_NEED(mg_size_is(mg_size_mod(self->size[last - 2], mg_dim(factor * factor)), 0));
     MgShape out = *self;
-    out.size[last - 2] /= factor * factor;
-    out.size[last - 1] *= factor;
-    out.size[last] *= factor;
+    out.size[last - 2] = mg_size_floordiv(out.size[last - 2], mg_dim(factor * factor));
+    out.size[last - 1] = mg_size_mul(out.size[last - 1], mg_dim(factor));
+    out.size[last] = mg_size_mul(out.size[last], mg_dim(factor));
     mg_shape_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
@@ -693,9 +719,10 @@ read_tensors(MgShapeCall *call, PyObject *value, int count, MgShape **tensors)
 
 /* 1 if a tensor has a dtype, and these two sizes. */
 static int
-is_matrix(const MgShape *tensor, MgDtype dtype, int64_t rows, int64_t columns)
+is_matrix(const MgShape *tensor, MgDtype dtype, MgDim rows, MgDim columns)
 {
-    return tensor->dtype == dtype && tensor->dim == 2 && tensor->size[0] == rows && tensor->size[1] == columns;
+    return tensor->dtype == dtype && tensor->dim == 2 && mg_size_eq(tensor->size[0], rows) &&
+           mg_size_eq(tensor->size[1], columns);
 }
 
 /* The states of a recurrent layer, or cell: one tensor, or for an LSTM a list of two, of the same sizes but for the last:
@@ -711,10 +738,10 @@ read_states(MgShapeCall *call, PyObject *value, const MgShape *self, int dim, Mg
         states[1] = states[0];
     }
     for (int i = 0; i < 2; i++) {
-        MG_NEED(states[i]->dim == dim && states[i]->dtype == self->dtype && mg_shape_layout_elements(states[i]) > 0 &&
-                memcmp(states[i]->size, states[0]->size, sizeof(int64_t) * (size_t)(dim - 1)) == 0);
+        MG_NEED(states[i]->dim == dim && states[i]->dtype == self->dtype && !mg_shape_layout_is_empty(states[i]) &&
+                mg_shape_layout_sizes_equal(states[i]->size, states[0]->size, dim - 1));
     }
-    return is_float(self) && self->dim == dim && mg_shape_layout_elements(self) > 0 ? MG_OK : MG_DECLINE;
+    return is_float(self) && self->dim == dim && !mg_shape_layout_is_empty(self) ? MG_OK : MG_DECLINE;
 }
 
 /* Sets the result: a tensor for each of some shapes. */
@@ -739,44 +766,48 @@ static int
 recurrent(MgShapeCall *call)
 {
     MgShape *self, *states[2], *weights[MG_SHAPE_INPUTS];
-    MgScalar dropped;
+    MgScalar number;
     int flags[4]; /* has_biases, train, bidirectional, batch_first */
     static const int places[4] = {3, 6, 7, 8};
     int64_t layers;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(read_states(call, call->args[1], self, 3, states));
     MG_TRY(mg_shape_int(call->args[4], &layers));
-    MG_TRY(mg_shape_number(call->args[5], &dropped));
+    MG_TRY(mg_shape_number(call->args[5], &number));
     for (int i = 0; i < 4; i++) {
         MG_NEED(call->args[places[i]] != NULL);
         MG_TRY(mg_shape_bool(call->args[places[i]], 0, &flags[i]));
     }
     int biases = flags[0] ? 2 : 0, directions = flags[2] ? 2 : 1, batch_first = flags[3];
-    int64_t hidden = states[1]->size[2], given = states[0]->size[2], gates = hidden * call->rule->data;
-    int projected = given != hidden, each = 2 + biases + projected;
-    MG_NEED((dropped.kind == MG_I64 || dropped.kind == MG_F64) && dropped.value >= 0 && dropped.value < 1 &&
-            layers > 0 && layers * directions * each <= MG_SHAPE_INPUTS && given <= hidden &&
-            states[0]->size[0] == layers * directions && states[0]->size[1] == self->size[batch_first ? 0 : 1]);
+    double dropped = mg_scalar_value(number);
+    MgDim hidden = states[1]->size[2], given = states[0]->size[2],
+          gates = mg_size_mul(hidden, mg_dim(call->rule->data));
+    MgDim both = mg_size_mul(given, mg_dim(directions));
+    int projected = !mg_size_eq(given, hidden), each = 2 + biases + projected;
+    MG_NEED((number.kind == MG_I64 || number.kind == MG_F64) && dropped >= 0 && dropped < 1 && layers > 0 &&
+            layers * directions * each <= MG_SHAPE_INPUTS && mg_size_le(given, hidden) &&
+            mg_size_is(states[0]->size[0], layers * directions) &&
+            mg_size_eq(states[0]->size[1], self->size[batch_first ? 0 : 1]));
     MG_TRY(read_tensors(call, call->args[2], (int)layers * directions * each, weights));
     for (int i = 0; i < layers * directions; i++) {
         MgShape *const *of = &weights[i * each];
-        MG_NEED(is_matrix(of[0], self->dtype, gates, i < directions ? self->size[2] : given * directions) &&
+        MG_NEED(is_matrix(of[0], self->dtype, gates, i < directions ? self->size[2] : both) &&
                 is_matrix(of[1], self->dtype, gates, given));
         for (int k = 2; k < 2 + biases; k++) {
-            MG_NEED(of[k]->dtype == self->dtype && of[k]->dim == 1 && of[k]->size[0] == gates);
+            MG_NEED(of[k]->dtype == self->dtype && of[k]->dim == 1 && mg_size_eq(of[k]->size[0], gates));
         }
         MG_NEED(!projected || is_matrix(of[2 + biases], self->dtype, given, hidden));
     }
     /* the cells of a sequence of one do not come from the projection */
     MG_NEED(!projected || !call->needs_grad || (weights[0]->flags & MG_META_REQUIRES_GRAD));
     MgShape outs[3] = {*self, *states[0], *states[1]};
-    outs[0].size[2] = given * directions;
+    outs[0].size[2] = both;
     for (int i = 0; i < 3; i++) {
         mg_shape_layout_contiguous(&outs[i]);
     }
     if (batch_first) { /* it is worked out with the time first */
         outs[0].stride[0] = outs[0].size[2];
-        outs[0].stride[1] = outs[0].size[2] * outs[0].size[0];
+        outs[0].stride[1] = mg_size_mul(outs[0].size[2], outs[0].size[0]);
     }
     return give_several(call, outs, call->rule->data == LSTM ? 3 : 2);
 }
@@ -788,14 +819,14 @@ recurrent_cell(MgShapeCall *call)
     MgShape *self, *states[2], *weight, *bias;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(read_states(call, call->args[1], self, 2, states));
-    int64_t hidden = states[0]->size[1], gates = hidden * call->rule->data;
-    MG_NEED(states[0]->size[0] == self->size[0] && states[1]->size[1] == hidden &&
+    MgDim hidden = states[0]->size[1], gates = mg_size_mul(hidden, mg_dim(call->rule->data));
+    MG_NEED(mg_size_eq(states[0]->size[0], self->size[0]) && mg_size_eq(states[1]->size[1], hidden) &&
             mg_shape_layout_is_plain(states[0]) && mg_shape_layout_is_plain(states[1]));
     for (int i = 0; i < 2; i++) {
         MG_TRY(mg_shape_tensor(call, call->args[2 + i], &weight));
         MG_NEED(is_matrix(weight, self->dtype, gates, i == 0 ? self->size[1] : hidden));
         MG_TRY(optional_tensor(call, 4 + i, self->dtype, &bias));
-        MG_NEED(bias == NULL || (bias->dim == 1 && bias->size[0] == gates));
+        MG_NEED(bias == NULL || (bias->dim == 1 && mg_size_eq(bias->size[0], gates)));
     }
     MgShape outs[2] = {*states[0], *states[1]};
     mg_shape_layout_contiguous(&outs[0]);
@@ -821,7 +852,7 @@ cross_entropy(MgShapeCall *call)
 {
     MgShape *self, *target;
     MgScalar number;
-    int64_t ignored;
+    MgDim ignored;
     int reduced;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_tensor(call, call->args[1], &target));
@@ -829,7 +860,7 @@ cross_entropy(MgShapeCall *call)
     MG_NEED(is_float(self) && target->dtype == MG_I64 && call->args[3] == NULL && call->args[5] == NULL);
     MG_NEED((self->dim == 1 && target->dim == 0) || (self->dim >= 2 && target->dim == self->dim - 1));
     for (int i = 0; i < target->dim; i++) {
-        MG_NEED(target->size[i] == self->size[i == 0 ? 0 : i + 1]);
+        MG_NEED(mg_size_eq(target->size[i], self->size[i == 0 ? 0 : i + 1]));
     }
     MG_TRY(check_channels(call, 2, self->dtype, self->size[self->dim > 1]));
     if (call->args[2] != NULL) {
@@ -838,15 +869,15 @@ cross_entropy(MgShapeCall *call)
         MG_NEED(!(weight->flags & MG_META_REQUIRES_GRAD));
     }
     if (call->args[4] != NULL) {
-        MG_TRY(mg_shape_int(call->args[4], &ignored));
+        MG_TRY(mg_shape_size(call->args[4], &ignored));
     }
     if (call->args[7] != NULL) {
         MG_TRY(mg_shape_number(call->args[7], &number));
-        MG_NEED(number.value == 0 && number.kind != MG_C128);
+        MG_NEED(mg_scalar_is_zero(number) && number.kind != MG_C128);
     }
     MgShape out = {.index = -1, .dtype = self->dtype};
     MG_NEED(self->dim <= 2 || reduced); /* the layout of the others is that of their kernels */
-    MG_NEED(mg_shape_layout_elements(self) > 0);
+    MG_NEED(!mg_shape_layout_is_empty(self));
     if (!reduced) {
         out.dim = target->dim;
         memcpy(out.size, target->size, sizeof(out.size));
@@ -867,10 +898,10 @@ pair_loss(MgShapeCall *call)
     MG_TRY(read_reduction(call->args[4], &reduced));
     MG_NEED(is_float(self) && self->dtype == target->dtype && self->dim == target->dim && call->args[2] == NULL &&
             call->args[3] == NULL && call->args[6] == NULL &&
-            memcmp(self->size, target->size, sizeof(int64_t) * (size_t)self->dim) == 0);
+            mg_shape_layout_sizes_equal(self->size, target->size, self->dim));
     if (call->args[5] != NULL) {
         MG_TRY(mg_shape_number(call->args[5], &number));
-        MG_NEED(number.value > 0);
+        MG_NEED(mg_scalar_value(number) > 0);
     }
     MgShape out = {.index = -1, .dtype = self->dtype};
     if (!reduced) {

@@ -5,6 +5,8 @@
  * result by the strides of the tensors. */
 #include "record/shape/layout.h"
 
+#include <math.h>
+
 /* ---- dtypes ---- */
 
 MgDtypeClass
@@ -112,31 +114,124 @@ mg_dtype_fits(MgDtype from, MgDtype to)
     return mg_dtype_class(from) <= mg_dtype_class(to);
 }
 
+/* ---- numbers ---- */
+
+double
+mg_scalar_value(MgScalar number)
+{
+    return number.varies.e == NULL ? number.now : (double)mg_size_value(number.varies);
+}
+
+int
+mg_scalar_is_zero(MgScalar number)
+{
+    return number.varies.e == NULL ? number.now == 0 : mg_size_is(number.varies, 0);
+}
+
+int
+mg_scalar_is_within(MgScalar number, double low, double high)
+{
+    if (number.varies.e == NULL) {
+        return number.now >= low && number.now <= high;
+    }
+    return (low <= (double)INT64_MIN || mg_size_le(mg_dim((int64_t)ceil(low)), number.varies)) &&
+           (high >= (double)INT64_MAX || mg_size_le(number.varies, mg_dim((int64_t)floor(high))));
+}
+
 /* ---- questions ---- */
 
-int64_t
+MgDim
 mg_shape_layout_elements(const MgShape *shape)
 {
-    int64_t count = 1;
+    MgDim count = mg_dim(1);
     for (int i = 0; i < shape->dim; i++) {
-        count *= shape->size[i];
+        count = mg_size_mul(count, shape->size[i]);
     }
     return count;
 }
 
 int
+mg_shape_layout_is_empty(const MgShape *shape)
+{
+    for (int i = 0; i < shape->dim; i++) {
+        if (mg_size_is(shape->size[i], 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int
+mg_shape_layout_sizes_equal(const MgDim *left, const MgDim *right, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (!mg_size_eq(left[i], right[i])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int
+mg_shape_layout_has_index(MgDim index, MgDim size)
+{
+    return mg_size_lt(index, size) && mg_size_le(mg_size_sub(mg_dim(0), size), index);
+}
+
+int
+mg_shape_layout_expands(MgDim size, MgDim wanted)
+{
+    return mg_size_known_eq(size, wanted) || mg_size_is(size, 1) || mg_size_eq(size, wanted);
+}
+
+/* What a dimension multiplies the strides of those before it by. */
+static MgDim
+extent(MgDim size)
+{
+    return mg_size_max(size, mg_dim(1));
+}
+
+/* 1 if a shape is known to be plain, without a guard: asked first, since most are. */
+static int
+is_surely_plain(const MgShape *shape)
+{
+    MgDim expected = mg_dim(1);
+    for (int i = shape->dim - 1; i >= 0; i--) {
+        if (!mg_size_known_eq(shape->stride[i], expected)) {
+            return 0;
+        }
+        expected = mg_size_mul(expected, extent(shape->size[i]));
+    }
+    return 1;
+}
+
+/* 1 if a dimension lies next to what is inside of it, which takes *expected: that then is what both take. A dimension of one
+ * element does so with any stride. */
+static int
+is_next(MgDim size, MgDim stride, MgDim *expected)
+{
+    if (!mg_size_known_eq(stride, *expected)) {
+        if (mg_size_is(size, 1)) {
+            return 1;
+        }
+        if (!mg_size_eq(stride, *expected)) {
+            return 0;
+        }
+    }
+    *expected = mg_size_mul(*expected, size);
+    return 1;
+}
+
+int
 mg_shape_layout_is_contiguous(const MgShape *shape)
 {
-    if (mg_shape_layout_elements(shape) == 0) {
+    if (is_surely_plain(shape) || mg_shape_layout_is_empty(shape)) {
         return 1;
     }
-    int64_t expected = 1;
+    MgDim expected = mg_dim(1);
     for (int i = shape->dim - 1; i >= 0; i--) {
-        if (shape->size[i] != 1) {
-            if (shape->stride[i] != expected) {
-                return 0;
-            }
-            expected *= shape->size[i];
+        if (!is_next(shape->size[i], shape->stride[i], &expected)) {
+            return 0;
         }
     }
     return 1;
@@ -145,12 +240,12 @@ mg_shape_layout_is_contiguous(const MgShape *shape)
 int
 mg_shape_layout_is_plain(const MgShape *shape)
 {
-    int64_t expected = 1;
+    MgDim expected = mg_dim(1);
     for (int i = shape->dim - 1; i >= 0; i--) {
-        if (shape->stride[i] != expected) {
+        if (!mg_size_eq(shape->stride[i], expected)) {
             return 0;
         }
-        expected *= shape->size[i] > 1 ? shape->size[i] : 1;
+        expected = mg_size_mul(expected, extent(shape->size[i]));
     }
     return 1;
 }
@@ -158,8 +253,11 @@ mg_shape_layout_is_plain(const MgShape *shape)
 int
 mg_shape_layout_is_regular(const MgShape *shape)
 {
+    if (is_surely_plain(shape)) {
+        return 1;
+    }
     for (int i = 0; i < shape->dim; i++) {
-        if (shape->size[i] < 2) {
+        if (mg_size_below(shape->size[i], 2)) {
             return mg_shape_layout_is_plain(shape);
         }
     }
@@ -173,13 +271,10 @@ mg_shape_layout_is_channels_last(const MgShape *shape)
     if (shape->dim != 4) {
         return 0;
     }
-    int64_t expected = 1;
+    MgDim expected = mg_dim(1);
     for (int i = 0; i < 4; i++) {
-        if (shape->size[order[i]] != 1) {
-            if (shape->stride[order[i]] != expected) {
-                return 0;
-            }
-            expected *= shape->size[order[i]];
+        if (!is_next(shape->size[order[i]], shape->stride[order[i]], &expected)) {
+            return 0;
         }
     }
     return 1;
@@ -188,16 +283,17 @@ mg_shape_layout_is_channels_last(const MgShape *shape)
 int
 mg_shape_layout_suggests_channels_last(const MgShape *shape)
 {
-    if ((shape->dim != 4 && shape->dim != 5) || shape->stride[1] == 0) {
+    if ((shape->dim != 4 && shape->dim != 5) || mg_size_is(shape->stride[1], 0)) {
         return 0;
     }
-    int64_t least = 0;
+    MgDim least = mg_dim(0);
     for (int i = 0; i < shape->dim; i++) {
         int at = i == 0 ? 1 : i == shape->dim - 1 ? 0 : shape->dim - i;
-        if (shape->size[at] == 0 || shape->stride[at] < least || (at == 0 && least == shape->stride[1])) {
+        if (mg_size_lt(shape->stride[at], least) || mg_size_is(shape->size[at], 0) ||
+            (at == 0 && mg_size_eq(least, shape->stride[1]))) {
             return 0;
         }
-        least = shape->stride[at] * shape->size[at];
+        least = mg_size_mul(shape->stride[at], shape->size[at]);
     }
     return 1;
 }
@@ -205,26 +301,26 @@ mg_shape_layout_suggests_channels_last(const MgShape *shape)
 int
 mg_shape_layout_is_dense(const MgShape *shape)
 {
-    if (mg_shape_layout_elements(shape) < 2) {
+    if (is_surely_plain(shape) || mg_shape_layout_is_empty(shape)) {
         return 1;
     }
     int order[MG_SHAPE_DIMS], count = 0;
     for (int i = 0; i < shape->dim; i++) { /* sorted by stride, dimensions of one element left out */
-        if (shape->size[i] == 1) {
+        if (mg_size_is(shape->size[i], 1)) {
             continue;
         }
         int at = count++;
-        for (; at > 0 && shape->stride[order[at - 1]] > shape->stride[i]; at--) {
+        for (; at > 0 && mg_size_lt(shape->stride[i], shape->stride[order[at - 1]]); at--) {
             order[at] = order[at - 1];
         }
         order[at] = i;
     }
-    int64_t expected = 1;
+    MgDim expected = mg_dim(1);
     for (int i = 0; i < count; i++) {
-        if (shape->stride[order[i]] != expected) {
+        if (!mg_size_eq(shape->stride[order[i]], expected)) {
             return 0;
         }
-        expected *= shape->size[order[i]];
+        expected = mg_size_mul(expected, shape->size[order[i]]);
     }
     return 1;
 }
@@ -234,28 +330,28 @@ mg_shape_layout_is_dense(const MgShape *shape)
 void
 mg_shape_layout_contiguous(MgShape *shape)
 {
-    int64_t stride = 1;
+    MgDim stride = mg_dim(1);
     for (int i = shape->dim - 1; i >= 0; i--) {
         shape->stride[i] = stride;
-        stride *= shape->size[i] > 1 ? shape->size[i] : 1;
+        stride = mg_size_mul(stride, extent(shape->size[i]));
     }
 }
 
 void
 mg_shape_layout_channels_last(MgShape *shape)
 {
-    int64_t stride = 1;
+    MgDim stride = mg_dim(1);
     for (int i = 0; i < shape->dim; i++) {
         int at = i == 0 ? 1 : i == shape->dim - 1 ? 0 : shape->dim - i;
         shape->stride[at] = stride;
-        stride *= shape->size[at];
+        stride = mg_size_mul(stride, shape->size[at]);
     }
 }
 
 /* Sorts the dimensions of some tensors of the same sizes by their strides, the fastest first. Where the tensors don't
  * tell, dimensions stay in their order. With `all` a tensor that does not tell leaves it to the next. */
 static void
-sort_dimensions(int dim, const int64_t *size, const int64_t *const *strides, int count, int *order)
+sort_dimensions(int dim, const MgDim *size, const MgDim *const *strides, int count, int *order)
 {
     for (int i = 0; i < dim; i++) {
         order[i] = dim - 1 - i;
@@ -265,11 +361,11 @@ sort_dimensions(int dim, const int64_t *size, const int64_t *const *strides, int
         for (int there = i - 1; there >= 0; there--) {
             int a = order[there], b = order[here], swap = 0;
             for (int k = 0; k < count && swap == 0; k++) {
-                int64_t left = strides[k][a], right = strides[k][b];
-                if (left == 0 || right == 0) {
+                MgDim left = strides[k][a], right = strides[k][b];
+                if (mg_size_is(left, 0) || mg_size_is(right, 0)) {
                     continue;
                 }
-                swap = left < right ? -1 : left > right ? 1 : size[b] >= size[a] ? 0 : 1;
+                swap = mg_size_lt(left, right) ? -1 : mg_size_lt(right, left) ? 1 : mg_size_lt(size[b], size[a]);
             }
             if (swap > 0) {
                 order[there] = b;
@@ -287,17 +383,17 @@ sort_dimensions(int dim, const int64_t *size, const int64_t *const *strides, int
 static void
 lay_out(MgShape *shape, const int *order)
 {
-    int64_t stride = 1;
+    MgDim stride = mg_dim(1);
     for (int i = 0; i < shape->dim; i++) {
         shape->stride[order[i]] = stride;
-        stride *= shape->size[order[i]] > 1 ? shape->size[order[i]] : 1;
+        stride = mg_size_mul(stride, extent(shape->size[order[i]]));
     }
 }
 
 void
 mg_shape_layout_sorted(MgShape *shape, const MgShape *like)
 {
-    const int64_t *strides[1] = {like->stride};
+    const MgDim *strides[1] = {like->stride};
     int order[MG_SHAPE_DIMS];
     sort_dimensions(shape->dim, shape->size, strides, 1, order);
     lay_out(shape, order);
@@ -323,15 +419,20 @@ mg_shape_layout_broadcast(MgShape *shape, MgShape *const *tensors, int count)
         }
     }
     for (int i = 0; i < shape->dim; i++) {
-        shape->size[i] = 1;
+        shape->size[i] = mg_dim(1);
     }
     for (int k = 0; k < count; k++) {
         for (int i = 0; tensors[k] != NULL && i < tensors[k]->dim; i++) {
-            int64_t size = tensors[k]->size[i], *slot = &shape->size[shape->dim - tensors[k]->dim + i];
-            if (*slot != size && *slot != 1 && size != 1) {
+            MgDim size = tensors[k]->size[i], *slot = &shape->size[shape->dim - tensors[k]->dim + i];
+            if (mg_size_known_eq(*slot, size)) {
+                continue;
+            }
+            if (mg_size_is(*slot, 1)) {
+                *slot = size;
+            }
+            else if (!mg_size_is(size, 1) && !mg_size_eq(*slot, size)) {
                 return MG_DECLINE;
             }
-            *slot = *slot == 1 ? size : *slot;
         }
     }
     return MG_OK;
@@ -344,10 +445,13 @@ expand_strides(MgShape *wide, const MgShape *tensor)
     int lead = wide->dim - tensor->dim;
     for (int i = wide->dim - 1; i >= 0; i--) {
         if (i >= lead) {
-            wide->stride[i] = tensor->size[i - lead] == 1 && wide->size[i] != 1 ? 0 : tensor->stride[i - lead];
+            int is_same = mg_size_known_eq(tensor->size[i - lead], wide->size[i]) ||
+                          !mg_size_is(tensor->size[i - lead], 1) || mg_size_is(wide->size[i], 1);
+            wide->stride[i] = is_same ? tensor->stride[i - lead] : mg_dim(0);
         }
         else {
-            wide->stride[i] = wide->size[i] != 1 || tensor->dim == 0 ? 0 : wide->size[i + 1] * wide->stride[i + 1];
+            int is_new = tensor->dim == 0 || !mg_size_is(wide->size[i], 1);
+            wide->stride[i] = is_new ? mg_dim(0) : mg_size_mul(wide->size[i + 1], wide->stride[i + 1]);
         }
     }
 }
@@ -357,7 +461,7 @@ mg_shape_layout_pointwise(MgShape *shape, MgShape *const *tensors, int count, Mg
 {
     enum { MOST = 4 };
     MgShape expanded[MOST];
-    const int64_t *strides[MOST];
+    const MgDim *strides[MOST];
     int used = 0, contiguous = 1, channels_last = 1;
     for (int k = 0; k < count && used < MOST; k++) {
         if (tensors[k] == NULL) {
@@ -387,35 +491,40 @@ mg_shape_layout_pointwise(MgShape *shape, MgShape *const *tensors, int count, Mg
     }
 }
 
+/* 1 if a dimension of a view is made of a chunk of which `made` elements are inside of it. */
+static int
+is_of_chunk(MgDim made, MgDim chunk, MgDim size)
+{
+    return mg_size_known_eq(mg_size_mul(made, size), chunk) || mg_size_lt(made, chunk) || mg_size_is(size, 1);
+}
+
 int
 mg_shape_layout_view(const MgShape *from, MgShape *to)
 {
-    if (mg_shape_layout_elements(from) == 0) {
+    if (is_surely_plain(from) || mg_shape_layout_is_empty(from)) {
         mg_shape_layout_contiguous(to);
         return 1;
     }
     int at = to->dim - 1;
-    int64_t base = from->dim == 0 ? 1 : from->stride[from->dim - 1], chunk = 1, made = 1;
+    MgDim base = from->stride[from->dim - 1], chunk = mg_dim(1), made = mg_dim(1);
     for (int i = from->dim - 1; i >= 0; i--) {
-        chunk *= from->size[i];
-        /* the end of dimensions that lie one in another */
-        if (i == 0 || (from->size[i - 1] != 1 && from->stride[i - 1] != chunk * base)) {
-            while (at >= 0 && (made < chunk || to->size[at] == 1)) {
-                to->stride[at] = made * base;
-                made *= to->size[at];
-                at--;
-            }
-            if (made != chunk) {
-                return 0;
-            }
-            if (i > 0) {
-                base = from->stride[i - 1];
-                chunk = made = 1;
-            }
+        chunk = mg_size_mul(chunk, from->size[i]);
+        MgDim inside = mg_size_mul(chunk, base);
+        if (i > 0 && is_next(from->size[i - 1], from->stride[i - 1], &inside)) {
+            continue;
         }
-    }
-    while (from->dim == 0 && at >= 0) {
-        to->stride[at--] = 1;
+        /* the end of dimensions that lie one in another */
+        for (; at >= 0 && is_of_chunk(made, chunk, to->size[at]); at--) {
+            to->stride[at] = mg_size_mul(made, base);
+            made = mg_size_mul(made, to->size[at]);
+        }
+        if (!mg_size_eq(made, chunk)) {
+            return 0;
+        }
+        if (i > 0) {
+            base = from->stride[i - 1];
+            chunk = made = mg_dim(1);
+        }
     }
     return at == -1;
 }

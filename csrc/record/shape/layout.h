@@ -2,7 +2,7 @@
 #ifndef MG_SHAPE_LAYOUT_H
 #define MG_SHAPE_LAYOUT_H
 
-#include "base/magneto.h"
+#include "size/decide.h"
 
 #define MG_DECLINE 2 /* a shape function does not know these arguments; no exception is set */
 
@@ -27,8 +27,8 @@ typedef enum {
 
 typedef struct {
     int dim;
-    int64_t size[MG_SHAPE_DIMS];
-    int64_t stride[MG_SHAPE_DIMS];
+    MgDim size[MG_SHAPE_DIMS];
+    MgDim stride[MG_SHAPE_DIMS];
     MgDtype dtype;
     int flags; /* MG_META_... */
     int index; /* among the inputs; -1 for a new one */
@@ -37,8 +37,17 @@ typedef struct {
 /* A Python number among the arguments. */
 typedef struct {
     MgDtype kind; /* MG_BOOL, MG_I64, MG_F64 or MG_C128 */
-    double value; /* of a real one */
+    double now;   /* of a real one: its value in the call that is captured. See mg_scalar_value */
+    MgDim varies; /* an int that differs from call to call; without an expression for all others */
 } MgScalar;
+
+/* The value, for good. */
+double mg_scalar_value(MgScalar number);
+
+int mg_scalar_is_zero(MgScalar number);
+
+/* 1 if it is one of the numbers from `low` to `high`. */
+int mg_scalar_is_within(MgScalar number, double low, double high);
 
 typedef enum { MG_CLASS_BOOL, MG_CLASS_INT, MG_CLASS_FLOAT, MG_CLASS_COMPLEX } MgDtypeClass; /* ordered by promotion */
 MgDtypeClass mg_dtype_class(MgDtype dtype);
@@ -53,7 +62,12 @@ MgDtype mg_dtype_common(MgShape *const *tensors, int tensor_count, const MgScala
 /* 1 if an operation in place may store values of one dtype in a tensor of another. */
 int mg_dtype_fits(MgDtype from, MgDtype to);
 
-int64_t mg_shape_layout_elements(const MgShape *shape);
+/* Questions are decided by mg_sizes: see size/decide.h. */
+MgDim mg_shape_layout_elements(const MgShape *shape);
+int mg_shape_layout_is_empty(const MgShape *shape); /* it has no elements */
+int mg_shape_layout_sizes_equal(const MgDim *left, const MgDim *right, int count);
+int mg_shape_layout_has_index(MgDim index, MgDim size); /* into a dimension of that size, perhaps from its end */
+int mg_shape_layout_expands(MgDim size, MgDim wanted);  /* it is that, or 1 */
 int mg_shape_layout_is_contiguous(const MgShape *shape);
 int mg_shape_layout_is_plain(const MgShape *shape);               /* contiguous, also by strides that have no meaning */
 int mg_shape_layout_is_regular(const MgShape *shape);             /* that, or all strides have a meaning */
@@ -73,7 +87,7 @@ int mg_shape_layout_broadcast(MgShape *shape, MgShape *const *tensors, int count
 /* The strides of the result of a pointwise operation that works in a dtype, for broadcast sizes. */
 void mg_shape_layout_pointwise(MgShape *shape, MgShape *const *tensors, int count, MgDtype dtype);
 
-/* The strides of a view with other sizes. 1 if there is such a view. */
+/* The strides of a view with other sizes, of as many elements. 1 if there is such a view. */
 int mg_shape_layout_view(const MgShape *from, MgShape *to);
 
 #endif

@@ -1,5 +1,6 @@
 /* Shape functions of what makes tensors, copies and converts them, or asks for their metadata. */
 #include "record/shape/arguments.h"
+#include "record/symbol.h"
 
 /* ---- conversions ---- */
 
@@ -191,9 +192,9 @@ read_options(MgShapeCall *call, int first, MgDtype otherwise, MgDtype *dtype)
 static int
 read_new_sizes(PyObject *value, MgShape *out)
 {
-    MG_TRY(mg_shape_ints(value, out->size, &out->dim));
+    MG_TRY(mg_shape_sizes(value, out->size, &out->dim));
     for (int i = 0; i < out->dim; i++) {
-        MG_NEED(out->size[i] >= 0);
+        MG_NEED(!mg_size_below(out->size[i], 0));
     }
     mg_shape_layout_contiguous(out);
     return MG_OK;
@@ -277,11 +278,39 @@ make_new(MgShapeCall *call)
     return mg_shape_give(call, &out);
 }
 
+/* How many numbers an arange has of which some differ from call to call: those from `start` on, by steps, before `end`. */
+static int
+count_range(PyObject *const *values, MgDim *length)
+{
+    MgDim start = mg_dim(0), end = mg_dim(0), one = mg_dim(1);
+    int64_t step = 1;
+    MG_TRY(values[0] == NULL ? MG_OK : mg_shape_size(values[0], &start));
+    MG_TRY(values[1] == NULL ? MG_OK : mg_shape_size(values[1], &end));
+    MG_TRY(values[2] == NULL ? MG_OK : mg_shape_int(values[2], &step));
+    MG_NEED(step != 0);
+    MgDim span = step > 0 ? mg_size_sub(end, start) : mg_size_sub(start, end), pace = mg_dim(step > 0 ? step : -step);
+    MG_NEED(!mg_size_below(span, 0));
+    *length = mg_size_floordiv(mg_size_add(span, mg_size_sub(pace, one)), pace);
+    return MG_OK;
+}
+
+/* The same where all are known. */
+static int
+count_numbers(const MgScalar *numbers, MgDim *length)
+{
+    double start = mg_scalar_value(numbers[0]), end = mg_scalar_value(numbers[1]), step = mg_scalar_value(numbers[2]);
+    double steps = (end - start) / step;
+    MG_NEED(step != 0 && isfinite(step) && steps >= 0 && steps < 1e9 && start > -1e15 && start < 1e15 && end > -1e15 &&
+            end < 1e15);
+    *length = mg_dim((int64_t)steps + (steps > (double)(int64_t)steps));
+    return MG_OK;
+}
+
 /* arange(end), arange(start, end), arange(start, end, step), and the keywords */
 static int
 arange(MgShapeCall *call)
 {
-    MgScalar numbers[3] = {{MG_I64, 0}, {MG_I64, 0}, {MG_I64, 1}}; /* start, end, step */
+    MgScalar numbers[3] = {{.kind = MG_I64}, {.kind = MG_I64}, {.kind = MG_I64, .now = 1}}; /* start, end, step */
     PyObject *end_value = call->args[1] != NULL ? call->args[1] : call->args[3];
     PyObject *values[3] = {call->args[0], end_value, call->args[2]};
     MG_NEED(call->args[1] == NULL || call->args[3] == NULL);
@@ -290,20 +319,17 @@ arange(MgShapeCall *call)
         values[0] = NULL;
         values[1] = call->args[0];
     }
-    int whole = 1;
+    int whole = 1, varies = 0;
     for (int i = 0; i < 3; i++) {
         if (values[i] != NULL) {
             MG_TRY(mg_shape_number(values[i], &numbers[i]));
         }
         MG_NEED(numbers[i].kind == MG_I64 || numbers[i].kind == MG_F64);
         whole = whole && numbers[i].kind == MG_I64;
+        varies = varies || numbers[i].varies.e != NULL;
     }
-    double start = numbers[0].value, end = numbers[1].value, step = numbers[2].value;
-    MG_NEED(step != 0 && isfinite(step) && (end - start) / step >= 0 && (end - start) / step < 1e9 && start > -1e15 &&
-            start < 1e15 && end > -1e15 && end < 1e15);
-    MgShape out = {.index = -1, .dim = 1, .stride = {1}};
-    double length = (end - start) / step;
-    out.size[0] = (int64_t)length + (length > (double)(int64_t)length);
+    MgShape out = {.index = -1, .dim = 1, .stride = {mg_dim(1)}};
+    MG_TRY(whole && varies ? count_range(values, &out.size[0]) : count_numbers(numbers, &out.size[0]));
     MG_TRY(read_options(call, 4, whole ? MG_I64 : call->standard, &out.dtype));
     MG_NEED(whole || mg_dtype_class(out.dtype) == MG_CLASS_FLOAT); /* else torch rounds the numbers first */
     MG_NEED(out.dtype != MG_BOOL);
@@ -315,12 +341,12 @@ static int
 eye(MgShapeCall *call)
 {
     MgShape out = {.index = -1, .dim = 2};
-    MG_TRY(mg_shape_int(call->args[0], &out.size[0]));
+    MG_TRY(mg_shape_size(call->args[0], &out.size[0]));
     out.size[1] = out.size[0];
     if (call->args[1] != NULL) {
-        MG_TRY(mg_shape_int(call->args[1], &out.size[1]));
+        MG_TRY(mg_shape_size(call->args[1], &out.size[1]));
     }
-    MG_NEED(out.size[0] >= 0 && out.size[1] >= 0);
+    MG_NEED(!mg_size_below(out.size[0], 0) && !mg_size_below(out.size[1], 0));
     mg_shape_layout_contiguous(&out);
     MG_TRY(read_options(call, 2, call->standard, &out.dtype));
     return mg_shape_give(call, &out);
@@ -329,39 +355,43 @@ eye(MgShapeCall *call)
 static int
 linspace(MgShapeCall *call)
 {
-    MgShape out = {.index = -1, .dim = 1, .stride = {1}};
+    MgShape out = {.index = -1, .dim = 1, .stride = {mg_dim(1)}};
     MgScalar numbers[2];
     for (int i = 0; i < 2; i++) {
         MG_TRY(mg_shape_number(call->args[i], &numbers[i]));
         MG_NEED(numbers[i].kind == MG_I64 || numbers[i].kind == MG_F64);
     }
-    MG_TRY(mg_shape_int(call->args[2], &out.size[0]));
-    MG_NEED(out.size[0] >= 0);
+    MG_TRY(mg_shape_size(call->args[2], &out.size[0]));
+    MG_NEED(!mg_size_below(out.size[0], 0));
     MG_TRY(read_options(call, 3, call->standard, &out.dtype));
     MG_NEED(mg_dtype_class(out.dtype) == MG_CLASS_FLOAT);
-    for (int i = 0; i < 2 && i < out.size[0]; i++) {
+    for (int i = 0; i < 2 && mg_size_above(out.size[0], i); i++) {
         MG_TRY(mg_shape_hold(call, out.dtype, numbers[i]));
     }
     return mg_shape_give(call, &out);
 }
 
-/* The highest kind of number of a nested list, such as torch.tensor takes, and the range of its numbers. */
+/* The highest kind of number of a nested list, such as torch.tensor takes, and the range of its numbers. Those that differ from
+ * call to call are in it if `all` says so: int64 holds any. */
 static int
-read_nested(PyObject *value, MgShape *out, int depth, MgDtype *kind, double *range)
+read_nested(PyObject *value, MgShape *out, int depth, int all, MgDtype *kind, double *range)
 {
     MgScalar number;
     if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) {
         MG_NEED(depth == out->dim);
         MG_TRY(mg_shape_number(value, &number));
         *kind = *kind == MG_NO_DTYPE || number.kind > *kind ? number.kind : *kind;
-        range[0] = number.value < range[0] ? number.value : range[0];
-        range[1] = number.value > range[1] ? number.value : range[1];
+        if (all || number.varies.e == NULL) {
+            double known = mg_scalar_value(number);
+            range[0] = known < range[0] ? known : range[0];
+            range[1] = known > range[1] ? known : range[1];
+        }
         return MG_OK;
     }
-    MG_NEED(depth < out->dim && Py_SIZE(value) == out->size[depth]);
+    MG_NEED(depth < out->dim && mg_size_is(out->size[depth], Py_SIZE(value)));
     for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
         PyObject *item = PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i);
-        MG_TRY(read_nested(item, out, depth + 1, kind, range));
+        MG_TRY(read_nested(item, out, depth + 1, all, kind, range));
     }
     return MG_OK;
 }
@@ -371,14 +401,14 @@ static int
 make_tensor(MgShapeCall *call)
 {
     MgShape out = {.index = -1};
-    MgDtype kind = MG_NO_DTYPE;
+    MgDtype kind = MG_NO_DTYPE, wanted;
     double range[2] = {0, 0};
     int flag;
     PyObject *value = call->args[0];
     MG_NEED(value != NULL);
     while ((PyList_CheckExact(value) || PyTuple_CheckExact(value)) && Py_SIZE(value) > 0) {
         MG_NEED(out.dim < MG_SHAPE_DIMS);
-        out.size[out.dim++] = Py_SIZE(value);
+        out.size[out.dim++] = mg_dim(Py_SIZE(value));
         value = PyList_Check(value) ? PyList_GET_ITEM(value, 0) : PyTuple_GET_ITEM(value, 0);
     }
     if (PyList_CheckExact(call->args[0]) && PyList_GET_SIZE(call->args[0]) == 0) {
@@ -386,17 +416,19 @@ make_tensor(MgShapeCall *call)
         out.dim = 1;
     }
     else {
-        MG_TRY(read_nested(call->args[0], &out, 0, &kind, range));
+        MG_TRY(mg_shape_dtype(call->args[1], MG_I64, &wanted));
+        MG_TRY(read_nested(call->args[0], &out, 0, mg_dtype_class(wanted) == MG_CLASS_INT && wanted != MG_I64, &kind,
+                           range));
     }
     MG_NEED(kind != MG_C128 || call->args[1] != NULL || call->standard != MG_F16); /* complex32 */
-    MG_TRY(mg_shape_dtype(call->args[1], dtype_of_number(call, (MgScalar){kind, 0}), &out.dtype));
+    MG_TRY(mg_shape_dtype(call->args[1], dtype_of_number(call, (MgScalar){.kind = kind}), &out.dtype));
     MG_NEED(mg_shape_is_cpu(call->args[2]) && mg_dtype_class(kind) <= mg_dtype_class(out.dtype));
     for (int i = 3; i < 5; i++) {
         MG_TRY(mg_shape_bool(call->args[i], 0, &flag));
         MG_NEED(!flag);
     }
     for (int i = 0; i < 2 && mg_dtype_class(out.dtype) == MG_CLASS_INT; i++) {
-        MG_TRY(mg_shape_hold(call, out.dtype, (MgScalar){kind, range[i]}));
+        MG_TRY(mg_shape_hold(call, out.dtype, (MgScalar){.kind = kind, .now = range[i]}));
     }
     mg_shape_layout_contiguous(&out);
     return mg_shape_give(call, &out);
@@ -423,7 +455,7 @@ enum {
     DEVICE_NUMBER,
 };
 
-static int64_t
+static int
 element_size(MgDtype dtype)
 {
     static const int sizes[MG_DTYPE_COUNT] = {
@@ -440,15 +472,10 @@ give_sizes(MgShapeCall *call, MgShape *self, int sizes)
     if (call->args[1] != NULL) {
         MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
         MG_NEED(self->dim > 0);
-        return mg_shape_give_object(call, PyLong_FromLongLong(sizes ? self->size[dim] : self->stride[dim]));
+        return mg_shape_give_object(call, mg_dim_object(sizes ? self->size[dim] : self->stride[dim]));
     }
     PyObject *tuple = mg_shape_tuple(sizes ? self->size : self->stride, self->dim);
-    if (tuple == NULL || !sizes) {
-        return mg_shape_give_object(call, tuple);
-    }
-    PyObject *size = PyObject_CallOneArg((PyObject *)mg_torch.size, tuple);
-    Py_DECREF(tuple);
-    return mg_shape_give_object(call, size);
+    return mg_shape_give_object(call, sizes ? mg_symbol_size(tuple) : tuple);
 }
 
 static int
@@ -465,7 +492,7 @@ question(MgShapeCall *call)
         case DIM:
             return mg_shape_give_object(call, PyLong_FromLong(self->dim));
         case ELEMENTS:
-            return mg_shape_give_object(call, PyLong_FromLongLong(mg_shape_layout_elements(self)));
+            return mg_shape_give_object(call, mg_dim_object(mg_shape_layout_elements(self)));
         case IS_CONTIGUOUS:
             MG_TRY(read_format(call->args[1], CONTIGUOUS, &format));
             MG_NEED(format == CONTIGUOUS);
@@ -477,10 +504,10 @@ question(MgShapeCall *call)
         case IS_SIGNED:
             return mg_shape_give_object(call, PyBool_FromLong(self->dtype != MG_BOOL && self->dtype != MG_U8));
         case ELEMENT_SIZE:
-            return mg_shape_give_object(call, PyLong_FromLongLong(element_size(self->dtype)));
+            return mg_shape_give_object(call, PyLong_FromLong(element_size(self->dtype)));
         case BYTES:
             return mg_shape_give_object(
-                call, PyLong_FromLongLong(element_size(self->dtype) * mg_shape_layout_elements(self)));
+                call, mg_dim_object(mg_size_mul(mg_dim(element_size(self->dtype)), mg_shape_layout_elements(self))));
         case IS_LEAF:
             return mg_shape_give_object(call, PyBool_FromLong(!(self->flags & MG_META_NON_LEAF)));
         case LAYOUT:
@@ -491,7 +518,7 @@ question(MgShapeCall *call)
             MG_TRY(mg_shape_tensor(call, call->args[1], &other));
             return mg_shape_give_object(
                 call, PyBool_FromLong(self->dim == other->dim &&
-                                      memcmp(self->size, other->size, sizeof(int64_t) * (size_t)self->dim) == 0));
+                                      mg_shape_layout_sizes_equal(self->size, other->size, self->dim)));
         default:
             return mg_shape_give_object(call, PyBool_FromLong(call->rule->data == YES));
     }

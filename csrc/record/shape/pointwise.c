@@ -1,6 +1,8 @@
 /* Shape functions of pointwise operations: broadcasting, type promotion, and the layout that follows from both. */
 #include "record/shape/arguments.h"
 
+#include <math.h>
+
 /* How the dtype of the result follows from the common dtype of the arguments; the rule's data, with the rest below. */
 enum {
     SAME = 0,     /* it is that */
@@ -89,7 +91,7 @@ give_pointwise(MgShapeCall *call, MgShape **tensors, int count, MgDtype common)
     if (call->in_place) {
         MgShape *self = tensors[0];
         MG_NEED(self != NULL && out.dim == self->dim && mg_dtype_fits(out.dtype, self->dtype) &&
-                memcmp(out.size, self->size, sizeof(int64_t) * (size_t)out.dim) == 0);
+                mg_shape_layout_sizes_equal(out.size, self->size, out.dim));
         return mg_shape_give_changed(call, self);
     }
     for (int i = 0; i < count; i++) {
@@ -119,8 +121,9 @@ hold_numbers(MgShapeCall *call, MgDtype dtype, const MgScalar *numbers, int coun
 static int
 check_divisor(MgShapeCall *call, MgShape *const *tensors, const MgScalar *numbers, MgDtype common)
 {
-    if (tensors[1] == NULL && numbers[0].value == 0 && numbers[0].kind != MG_C128 && common != MG_NO_DTYPE &&
-        mg_dtype_class(common) < MG_CLASS_FLOAT && mg_shape_layout_elements(tensors[0]) > 0) {
+    if (tensors[1] == NULL && numbers[0].kind != MG_C128 && common != MG_NO_DTYPE &&
+        mg_dtype_class(common) < MG_CLASS_FLOAT && mg_scalar_is_zero(numbers[0]) &&
+        !mg_shape_layout_is_empty(tensors[0])) {
         return mg_shape_fail(call, "integers divided by zero");
     }
     return MG_OK;
@@ -172,12 +175,12 @@ unary(MgShapeCall *call)
             else if (call->args[i] != NULL) {
                 MG_TRY(mg_shape_number(call->args[i], &numbers[i]));
                 MG_NEED(numbers[i].kind == MG_I64 || numbers[i].kind == MG_F64);
-                MG_NEED(strncmp(end, " alpha", 6) != 0 || numbers[i].value != 0);
+                MG_NEED(strncmp(end, " alpha", 6) != 0 || !mg_scalar_is_zero(numbers[i]));
             }
             if (strncmp(end, " max_val", 8) == 0) { /* hardtanh: from -1 to 1 */
-                MgScalar limits[2] = {call->args[1] == NULL ? (MgScalar){MG_F64, -1} : numbers[1],
-                                      call->args[2] == NULL ? (MgScalar){MG_F64, 1} : numbers[2]};
-                MG_NEED(limits[0].value <= limits[1].value);
+                MgScalar limits[2] = {call->args[1] == NULL ? (MgScalar){.kind = MG_F64, .now = -1} : numbers[1],
+                                      call->args[2] == NULL ? (MgScalar){.kind = MG_F64, .now = 1} : numbers[2]};
+                MG_NEED(mg_scalar_value(limits[0]) <= mg_scalar_value(limits[1]));
                 MG_TRY(hold_numbers(call, tensors[0]->dtype, limits, 2));
             }
         }
@@ -244,7 +247,8 @@ power(MgShapeCall *call)
     MG_TRY(read_operands(call, 0, 2, tensors, numbers, &count));
     MG_NEED(tensors[0] != NULL || !call->in_place);
     MgDtype common = mg_dtype_common(tensors, 2, numbers, count, call->standard);
-    if (common != MG_NO_DTYPE && mg_dtype_class(common) == MG_CLASS_INT && tensors[1] == NULL && numbers[0].value < 0) {
+    if (common != MG_NO_DTYPE && mg_dtype_class(common) == MG_CLASS_INT && tensors[1] == NULL &&
+        !mg_scalar_is_within(numbers[0], 0, HUGE_VAL)) {
         return mg_shape_fail(call, "integers to a negative power");
     }
     if (tensors[1] == NULL && (mg_dtype_class(common) == MG_CLASS_INT || is_half(common))) {
@@ -335,8 +339,7 @@ masked_fill(MgShapeCall *call)
     MgShape out = {.index = -1, .dtype = tensors[0]->dtype};
     MG_TRY(mg_shape_layout_broadcast(&out, tensors, 2));
     if (call->in_place) {
-        MG_NEED(out.dim == tensors[0]->dim &&
-                memcmp(out.size, tensors[0]->size, sizeof(int64_t) * (size_t)out.dim) == 0);
+        MG_NEED(out.dim == tensors[0]->dim && mg_shape_layout_sizes_equal(out.size, tensors[0]->size, out.dim));
         return mg_shape_give_changed(call, tensors[0]);
     }
     MgShape value = {.index = -1};
@@ -391,7 +394,7 @@ overwrite(MgShapeCall *call)
         MG_NEED(call->rule->data || source->dim == 0);
         MG_NEED(mg_dtype_fits(source->dtype, self->dtype));
         MG_TRY(mg_shape_layout_broadcast(&out, tensors, 2));
-        MG_NEED(out.dim == self->dim && memcmp(out.size, self->size, sizeof(int64_t) * (size_t)out.dim) == 0);
+        MG_NEED(out.dim == self->dim && mg_shape_layout_sizes_equal(out.size, self->size, out.dim));
     }
     else if (call->args[1] != NULL) {
         MG_NEED(!call->rule->data);
@@ -407,20 +410,21 @@ static int
 dropout(MgShapeCall *call)
 {
     MgShape *self;
-    MgScalar share = {MG_F64, 0.5};
+    MgScalar number = {.kind = MG_F64, .now = 0.5};
     int training, in_place;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     if (call->args[1] != NULL) {
-        MG_TRY(mg_shape_number(call->args[1], &share));
+        MG_TRY(mg_shape_number(call->args[1], &number));
     }
+    double share = mg_scalar_value(number);
     MG_TRY(mg_shape_bool(call->args[2], 1, &training));
     MG_TRY(mg_shape_bool(call->args[3], 0, &in_place));
-    MG_NEED(share.kind != MG_C128 && share.value >= 0 && share.value <= 1 && !in_place &&
+    MG_NEED(number.kind != MG_C128 && share >= 0 && share <= 1 && !in_place &&
             (call->rule->data || call->args[2] != NULL));
-    if (!training || share.value == 0 || mg_shape_layout_elements(self) == 0) {
+    if (!training || share == 0 || mg_shape_layout_is_empty(self)) {
         return mg_shape_give_input(call, self);
     }
-    MG_NEED(mg_dtype_class(self->dtype) == MG_CLASS_FLOAT && share.value < 1 && mg_shape_layout_is_dense(self));
+    MG_NEED(mg_dtype_class(self->dtype) == MG_CLASS_FLOAT && share < 1 && mg_shape_layout_is_dense(self));
     MgShape out = *self;
     MgShape *tensors[2] = {self, self};
     mg_shape_layout_pointwise(&out, tensors, 2, self->dtype);
@@ -441,14 +445,14 @@ gated(MgShapeCall *call)
     else {
         MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     }
-    MG_NEED(self->size[dim] % 2 == 0 && mg_shape_layout_elements(self) > 0);
+    MG_NEED(mg_size_is(mg_size_mod(self->size[dim], mg_dim(2)), 0) && !mg_shape_layout_is_empty(self));
     MgDtype inner = computation(SAME, self->dtype);
     MgShape out = *self, half = *self, gate;
     if (inner != self->dtype) {
         mg_shape_layout_like(&half, self);
     }
     out.index = -1;
-    out.size[dim] = half.size[dim] /= 2;
+    out.size[dim] = half.size[dim] = mg_size_floordiv(self->size[dim], mg_dim(2));
     half.dtype = inner;
     gate = half;
     MgShape *tensors[2] = {&half, &gate};

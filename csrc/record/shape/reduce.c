@@ -50,11 +50,11 @@ reduce_sizes(MgShape *out, const MgShape *self, int chosen, int keep)
             out->size[out->dim++] = self->size[i];
         }
         else if (keep) {
-            out->size[out->dim++] = 1;
+            out->size[out->dim++] = mg_dim(1);
         }
     }
     mg_shape_layout_contiguous(out);
-    return keep && mg_shape_layout_elements(out) == 0 ? MG_DECLINE : MG_OK;
+    return keep && mg_shape_layout_is_empty(out) ? MG_DECLINE : MG_OK;
 }
 
 static int
@@ -64,7 +64,7 @@ check_input(const MgShapeCall *call, const MgShape *self, int chosen)
     MG_NEED(!(data & FLOATS) || class == MG_CLASS_FLOAT);
     MG_NEED(!(data & REALS) || class < MG_CLASS_COMPLEX);
     for (int i = 0; i < self->dim && (data & SOME); i++) {
-        MG_NEED(!(chosen & 1 << i) || self->size[i] > 0);
+        MG_NEED(!(chosen & 1 << i) || mg_size_above(self->size[i], 0));
     }
     return MG_OK;
 }
@@ -108,7 +108,7 @@ reduce(MgShapeCall *call)
         MG_TRY(check_input(call, self, chosen));
         out.dtype = reduced_dtype(data, dtype);
     }
-    MG_NEED(call->args[1] == NULL || PyLong_CheckExact(call->args[1]) || Py_SIZE(call->args[1]) > 0);
+    MG_NEED(call->args[1] == NULL || mg_shape_is_int(call->args[1]) || Py_SIZE(call->args[1]) > 0);
     MG_NEED(call->args[1] != NULL || !keep);
     MG_NEED(!(data & FLOATS) || mg_dtype_class(out.dtype) >= MG_CLASS_FLOAT);
     if (data & NO_GRAD) {
@@ -169,7 +169,7 @@ extremum(MgShapeCall *call)
     out.dtype = self->dtype;
     if (call->args[1] == NULL) {
         MG_NEED(call->args[2] == NULL);
-        if (mg_shape_layout_elements(self) == 0) {
+        if (mg_shape_layout_is_empty(self)) {
             return mg_shape_fail(call, "the extremum of no elements");
         }
         return mg_shape_give(call, &out);
@@ -185,7 +185,7 @@ extremum(MgShapeCall *call)
     }
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     MG_TRY(mg_shape_bool(call->args[2], 0, &keep));
-    MG_NEED(self->dim == 0 || self->size[dim] > 0);
+    MG_NEED(self->dim == 0 || mg_size_above(self->size[dim], 0));
     MG_TRY(reduce_sizes(&out, self, 1 << dim, keep));
     MgShape indices = out;
     indices.dtype = MG_I64;
@@ -204,7 +204,7 @@ spread(MgShapeCall *call)
     PyObject *dims = call->args[1], *unbiased = call->args[2], *kept = call->args[3];
     MG_NEED(dims == NULL || !PyBool_Check(dims)); /* var(input, unbiased), or an error */
     MG_NEED(unbiased == NULL || PyBool_Check(unbiased));
-    MG_NEED(dims == NULL || PyLong_CheckExact(dims) || Py_SIZE(dims) > 0);
+    MG_NEED(dims == NULL || mg_shape_is_int(dims) || Py_SIZE(dims) > 0);
     MG_TRY(read_dims(dims, self->dim, &chosen));
     MG_TRY(mg_shape_bool(kept, 0, &keep));
     MG_NEED(dims != NULL || !keep);
@@ -294,17 +294,18 @@ static int
 topk(MgShapeCall *call)
 {
     MgShape *self;
-    int64_t count;
+    MgDim count;
     int dim, flag;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
-    MG_TRY(mg_shape_int(call->args[1], &count));
+    MG_TRY(mg_shape_size(call->args[1], &count));
     dim = self->dim - 1;
     if (call->args[2] != NULL) {
         MG_TRY(mg_shape_dim(call->args[2], self->dim, &dim));
     }
     MG_TRY(mg_shape_bool(call->args[3], 1, &flag));
     MG_TRY(mg_shape_bool(call->args[4], 1, &flag));
-    MG_NEED(self->dim > 0 && count >= 0 && count <= self->size[dim] && mg_dtype_class(self->dtype) < MG_CLASS_COMPLEX);
+    MG_NEED(self->dim > 0 && mg_dtype_class(self->dtype) < MG_CLASS_COMPLEX && !mg_size_below(count, 0) &&
+            mg_size_le(count, self->size[dim]));
     MgShape values = *self;
     values.size[dim] = count;
     mg_shape_layout_contiguous(&values);
@@ -318,7 +319,7 @@ static int
 norm(MgShapeCall *call)
 {
     MgShape *self, out = {.index = -1};
-    MgScalar order = {MG_I64, 2};
+    MgScalar order = {.kind = MG_I64, .now = 2};
     int chosen, keep;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     const char *text = mg_shape_text(call->args[1]);
@@ -330,10 +331,10 @@ norm(MgShapeCall *call)
         MG_NEED(order.kind == MG_I64 || order.kind == MG_F64);
     }
     MG_TRY(read_dims(call->args[2], self->dim, &chosen));
-    MG_NEED(call->args[2] == NULL || PyLong_CheckExact(call->args[2]) || Py_SIZE(call->args[2]) > 0);
+    MG_NEED(call->args[2] == NULL || mg_shape_is_int(call->args[2]) || Py_SIZE(call->args[2]) > 0);
     MG_TRY(mg_shape_bool(call->args[3], 0, &keep));
-    MG_NEED(mg_dtype_class(self->dtype) == MG_CLASS_FLOAT && call->args[4] == NULL && order.value > 0 &&
-            mg_shape_layout_elements(self) > 0);
+    MG_NEED(mg_dtype_class(self->dtype) == MG_CLASS_FLOAT && call->args[4] == NULL && mg_scalar_value(order) > 0 &&
+            !mg_shape_layout_is_empty(self));
     MG_NEED(call->args[2] != NULL || !keep);
     out.dtype = self->dtype;
     MG_TRY(reduce_sizes(&out, self, chosen, keep));
@@ -358,7 +359,7 @@ normalize(MgShapeCall *call)
         MG_TRY(mg_shape_dim(call->args[2], self->dim, &dim));
     }
     MG_NEED(mg_dtype_class(self->dtype) == MG_CLASS_FLOAT && mg_shape_layout_is_plain(self) &&
-            mg_shape_layout_elements(self) > 0);
+            !mg_shape_layout_is_empty(self));
     MgShape out = *self;
     mg_shape_layout_contiguous(&out);
     return mg_shape_give(call, &out);

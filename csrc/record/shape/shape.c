@@ -6,6 +6,8 @@
  * than the arguments' metadata, the constants, and torch's state. */
 #include "record/shape/arguments.h"
 
+#include "record/symbol.h"
+
 #include "cpython/aside.h"
 
 #include <float.h>
@@ -254,12 +256,25 @@ mg_shape_tensor(MgShapeCall *call, PyObject *value, MgShape **tensor)
 }
 
 int
+mg_shape_is_int(PyObject *value)
+{
+    return value != NULL && (PyLong_CheckExact(value) || mg_is_dim_object(value));
+}
+
+int
+mg_shape_size(PyObject *value, MgDim *size)
+{
+    MG_NEED(mg_shape_is_int(value) && mg_dim_read(value, size) && (size->e == NULL || mg_sizes.facts != NULL));
+    return size->v > INT32_MAX || size->v < INT32_MIN ? MG_DECLINE : MG_OK; /* products must not overflow */
+}
+
+int
 mg_shape_int(PyObject *value, int64_t *number)
 {
-    MG_NEED(value != NULL && PyLong_CheckExact(value));
-    int overflow;
-    *number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    return overflow || *number > INT32_MAX || *number < INT32_MIN ? MG_DECLINE : MG_OK; /* products must not overflow */
+    MgDim size;
+    MG_TRY(mg_shape_size(value, &size));
+    *number = mg_size_value(size);
+    return MG_OK;
 }
 
 int
@@ -274,17 +289,25 @@ mg_shape_number(PyObject *value, MgScalar *number)
 {
     MG_NEED(value != NULL);
     PyTypeObject *type = Py_TYPE(value);
-    number->value = 0;
+    *number = (MgScalar){.now = 0};
     if (type == &PyBool_Type) {
-        *number = (MgScalar){MG_BOOL, value == Py_True};
+        *number = (MgScalar){.kind = MG_BOOL, .now = value == Py_True};
     }
     else if (type == &PyLong_Type) {
         int overflow;
-        *number = (MgScalar){MG_I64, (double)PyLong_AsLongLongAndOverflow(value, &overflow)};
+        *number = (MgScalar){.kind = MG_I64, .now = (double)PyLong_AsLongLongAndOverflow(value, &overflow)};
         MG_NEED(!overflow);
     }
+    else if (type == &MgDimObject_Type) {
+        MG_NEED(mg_sizes.facts != NULL);
+        MgDim dim = ((MgDimObject *)value)->dim;
+        *number = (MgScalar){.kind = MG_I64, .now = (double)dim.v, .varies = dim};
+    }
     else if (type == &PyFloat_Type) {
-        *number = (MgScalar){MG_F64, PyFloat_AS_DOUBLE(value)};
+        *number = (MgScalar){.kind = MG_F64, .now = PyFloat_AS_DOUBLE(value)};
+    }
+    else if (type == &mg_number_types[MG_NUMBER_FLOAT]) { /* kernels check what becomes of other values */
+        *number = (MgScalar){.kind = MG_F64, .now = PyFloat_AS_DOUBLE(((MgNumber *)value)->value)};
     }
     else {
         MG_NEED(type == &PyComplex_Type);
@@ -294,17 +317,28 @@ mg_shape_number(PyObject *value, MgScalar *number)
 }
 
 int
-mg_shape_ints(PyObject *value, int64_t *numbers, int *count)
+mg_shape_sizes(PyObject *value, MgDim *sizes, int *count)
 {
     MG_NEED(value != NULL);
-    if (PyLong_CheckExact(value)) {
+    if (mg_shape_is_int(value)) {
         *count = 1;
-        return mg_shape_int(value, numbers);
+        return mg_shape_size(value, sizes);
     }
     MG_NEED((PyTuple_Check(value) || PyList_CheckExact(value)) && Py_SIZE(value) <= MG_SHAPE_DIMS);
     *count = (int)Py_SIZE(value);
     for (int i = 0; i < *count; i++) {
-        MG_TRY(mg_shape_int(PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), &numbers[i]));
+        MG_TRY(mg_shape_size(PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), &sizes[i]));
+    }
+    return MG_OK;
+}
+
+int
+mg_shape_ints(PyObject *value, int64_t *numbers, int *count)
+{
+    MgDim sizes[MG_SHAPE_DIMS];
+    MG_TRY(mg_shape_sizes(value, sizes, count));
+    for (int i = 0; i < *count; i++) {
+        numbers[i] = mg_size_value(sizes[i]);
     }
     return MG_OK;
 }
@@ -358,11 +392,11 @@ mg_shape_text(PyObject *value)
 /* ---- results ---- */
 
 PyObject *
-mg_shape_tuple(const int64_t *numbers, int count)
+mg_shape_tuple(const MgDim *sizes, int count)
 {
     PyObject *tuple = PyTuple_New(count);
     for (int i = 0; tuple != NULL && i < count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        PyObject *number = mg_dim_object(sizes[i]);
         if (number == NULL) {
             Py_CLEAR(tuple);
             break;
@@ -443,9 +477,9 @@ mg_shape_hold(MgShapeCall *call, MgDtype dtype, MgScalar number)
     };
     double least = -most[dtype] - (dtype > MG_U8 && mg_dtype_class(dtype) == MG_CLASS_INT);
     least = dtype == MG_U8 && number.kind == MG_F64 ? 0 : least; /* a negative int is taken, and wraps */
-    if ((number.value >= least && number.value <= most[dtype]) || number.kind == MG_C128 ||
-        (mg_dtype_class(dtype) != MG_CLASS_INT && !isfinite(number.value)) ||
-        (number.kind == MG_I64 && dtype == MG_I64)) {
+    if (number.kind == MG_C128 || (number.kind == MG_I64 && dtype == MG_I64) ||
+        (mg_dtype_class(dtype) != MG_CLASS_INT && !isfinite(number.now)) ||
+        mg_scalar_is_within(number, least, most[dtype])) {
         return MG_OK;
     }
     return mg_shape_fail(call, "a number that may be out of the range of its dtype");
@@ -509,7 +543,7 @@ mg_shape_changed(MgShapeCall *call, const MgShape *input)
 {
     MG_NEED(mg_shape_layout_is_dense(input)); /* no two elements in one place */
     for (int i = 0; i < input->dim; i++) {
-        MG_NEED(input->size[i] <= 1 || input->stride[i] != 0);
+        MG_NEED(!mg_size_is(input->stride[i], 0) || mg_size_below(input->size[i], 2));
     }
     if (add_written(call, input) < 0) {
         return MG_ERR;
@@ -532,10 +566,10 @@ mg_shape_changed(MgShapeCall *call, const MgShape *input)
 
 /* Reads sizes or strides. MG_DECLINE if they are not all ints. */
 static int
-read_tuple(PyObject *tuple, int64_t *numbers)
+read_tuple(PyObject *tuple, MgDim *sizes)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
-        MG_TRY(mg_shape_int(PyTuple_GET_ITEM(tuple, i), &numbers[i]));
+        MG_TRY(mg_shape_size(PyTuple_GET_ITEM(tuple, i), &sizes[i]));
     }
     return MG_OK;
 }
@@ -672,7 +706,8 @@ tuple_from(PyObject *list)
 }
 
 MgOutcome *
-mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs, PyObject *state)
+mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs, PyObject *state,
+                 MgFacts *facts)
 {
     Entry *entry = find_entry(kind, target, args);
     MgShapeCall *call = entry == NULL ? NULL : PyMem_Malloc(sizeof(MgShapeCall));
@@ -689,7 +724,10 @@ mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kw
     call->rule = entry->rule;
     call->in_place = entry->in_place;
     MgOutcome *outcome = NULL;
+    mg_sizes = (MgSizes){.facts = facts};
     int result = run(call, entry, target, args, kwargs, inputs, state);
+    result = mg_sizes.failed ? MG_ERR : result;
+    mg_sizes = (MgSizes){.facts = NULL};
     if (result == MG_FAIL) {
         outcome = mg_outcome_refuse(MG_OUTCOME_RAISES, call->result);
     }

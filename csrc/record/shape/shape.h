@@ -4,15 +4,18 @@
 
 #include "capture/capture.h"
 #include "ir/outcome.h"
+#include "size/facts.h"
 
 /* Finds the operations of torch that have a shape function. Called again, it does nothing. */
 int mg_shape_init(void);
 
 /* The outcome of an operation, as magneto/_propagate.py would return it. `inputs` is a list of
- * (node, Meta) pairs for the references in the arguments, `state` torch's global state as _rules.py reads it. New; NULL
- * without an exception if there is no shape function for the target, or it does not know these arguments. */
+ * (node, Meta) pairs for the references in the arguments, `state` torch's global state as _rules.py reads it. Sizes and
+ * ints may be MgDimObjects if there are `facts`, which the outcome then rests on; so may the answers to questions about
+ * metadata. New; NULL without an exception if there is no shape function for the target, or it does not know these
+ * arguments: guards that it took until then stay. */
 MgOutcome *mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *inputs,
-                            PyObject *state);
+                            PyObject *state, MgFacts *facts);
 
 /* 1 if what an operation returns does not depend on which tensors are leaves, and it writes to none but those that it names
  * in its outcome; as far as is known. */

@@ -3,27 +3,27 @@
 
 /* Reads sizes of which one may be -1, for a number of elements. */
 static int
-read_sizes(PyObject *value, int64_t elements, MgShape *out)
+read_sizes(PyObject *value, MgDim elements, MgShape *out)
 {
-    int64_t known = 1;
+    MgDim known = mg_dim(1);
     int open = -1;
-    MG_TRY(mg_shape_ints(value, out->size, &out->dim));
+    MG_TRY(mg_shape_sizes(value, out->size, &out->dim));
     for (int i = 0; i < out->dim; i++) {
-        if (out->size[i] == -1) {
+        if (mg_size_is(out->size[i], -1)) {
             MG_NEED(open < 0);
             open = i;
         }
         else {
-            MG_NEED(out->size[i] >= 0);
-            known *= out->size[i];
+            MG_NEED(!mg_size_below(out->size[i], 0));
+            known = mg_size_mul(known, out->size[i]);
         }
     }
     if (open >= 0) {
-        MG_NEED(known > 0 && elements % known == 0);
-        out->size[open] = elements / known;
+        MG_NEED(mg_size_above(known, 0) && mg_size_is(mg_size_mod(elements, known), 0));
+        out->size[open] = mg_size_floordiv(elements, known);
         return MG_OK;
     }
-    return known == elements ? MG_OK : MG_DECLINE;
+    return mg_size_eq(known, elements) ? MG_OK : MG_DECLINE;
 }
 
 /* The strides that FakeTensorMode says for a view, which are its own where dimensions of one element have strides without
@@ -36,40 +36,72 @@ fake_view(const MgShape *from, MgShape *to)
         mg_shape_layout_contiguous(to);
         return 1;
     }
-    int next = 0;
-    int64_t size = 0, stride = 0; /* of what is over; no size if nothing is */
+    int next = 0, is_over = 0;
+    MgDim size = mg_dim(0), stride = mg_dim(0); /* of what is over, if something is */
     for (int i = 0; i < to->dim; i++) {
-        int64_t wanted = to->size[i];
-        if (size == 0 && next == from->dim) {
-            if (i == 0 || wanted != 1) {
+        MgDim wanted = to->size[i];
+        if (!is_over && next == from->dim) {
+            if (i == 0 || !mg_size_is(wanted, 1)) {
                 return 0;
             }
             to->stride[i] = to->stride[i - 1];
             continue;
         }
-        if (size == 0) {
+        if (!is_over) {
             size = from->size[next];
             stride = from->stride[next++];
         }
-        int64_t inner = size, inner_stride = stride, least = size == 1 ? INT64_MAX : stride;
-        while (size % wanted != 0) {
-            if (next == from->dim ||
-                (inner != 1 && from->size[next] != 1 && inner_stride != from->size[next] * from->stride[next])) {
+        int bounded = !mg_size_is(size, 1); /* the least stride of more than one element is known */
+        MgDim inner = size, inner_stride = stride, least = stride;
+        while (!mg_size_is(mg_size_mod(size, wanted), 0)) {
+            if (next == from->dim || (!mg_size_is(inner, 1) && !mg_size_is(from->size[next], 1) &&
+                                      !mg_size_eq(inner_stride, mg_size_mul(from->size[next], from->stride[next])))) {
                 return 0;
             }
             inner = from->size[next];
             inner_stride = from->stride[next++];
-            size *= inner;
-            stride = inner_stride < least ? inner_stride : least;
-            least = inner == 1 || inner_stride > least ? least : inner_stride;
+            size = mg_size_mul(size, inner);
+            int is_least = !bounded || mg_size_le(inner_stride, least);
+            stride = is_least ? inner_stride : least;
+            if (is_least && !mg_size_is(inner, 1)) {
+                least = inner_stride;
+                bounded = 1;
+            }
         }
-        to->stride[i] = stride * (size / wanted);
-        size = size == wanted ? 0 : size / wanted;
+        size = mg_size_floordiv(size, wanted);
+        to->stride[i] = mg_size_mul(stride, size);
+        is_over = !mg_size_is(size, 1);
     }
-    while (next < from->dim && from->size[next] == 1) {
+    while (next < from->dim && mg_size_is(from->size[next], 1)) {
         next++;
     }
-    return size == 0 && next == from->dim;
+    return !is_over && next == from->dim;
+}
+
+/* 1 if there is a stride that has no meaning: FakeTensorMode makes its own of it. */
+static int
+has_odd_stride(const MgShape *shape)
+{
+    for (int i = 0; i < shape->dim; i++) {
+        int is_last = i == shape->dim - 1;
+        MgDim natural = is_last ? mg_dim(1) : mg_size_mul(shape->size[i + 1], shape->stride[i + 1]);
+        if (!mg_size_known_eq(shape->stride[i], natural) && mg_size_is(shape->size[i], 1) &&
+            !mg_size_eq(shape->stride[i], natural)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int
+has_size_one(const MgShape *shape)
+{
+    for (int i = 0; i < shape->dim; i++) {
+        if (mg_size_is(shape->size[i], 1)) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* A tensor with other sizes: a view, or if there is none and `copy` says so a copy. */
@@ -77,16 +109,8 @@ static int
 give_reshaped(MgShapeCall *call, MgShape *self, MgShape *out, int copy)
 {
     out->dtype = self->dtype;
-    int ones = 0, odd = 0; /* strides that have no meaning: FakeTensorMode makes its own of them */
-    for (int i = 0; i < out->dim; i++) {
-        ones = ones || out->size[i] == 1;
-    }
-    for (int i = 0; i < self->dim; i++) {
-        int64_t natural = i == self->dim - 1 ? 1 : self->size[i + 1] * self->stride[i + 1];
-        odd = odd || (self->size[i] == 1 && self->stride[i] != natural);
-    }
     if (mg_shape_layout_view(self, out)) {
-        MG_NEED(!odd || !ones || mg_shape_layout_elements(self) == 0 || fake_view(self, out));
+        MG_NEED(!has_odd_stride(self) || !has_size_one(out) || mg_shape_layout_is_empty(self) || fake_view(self, out));
         return mg_shape_give_view(call, out, self);
     }
     MG_NEED(copy);
@@ -104,7 +128,7 @@ reshape(MgShapeCall *call)
     if (call->rule->data & SIZES_OF_OTHER) {
         MG_TRY(mg_shape_tensor(call, call->args[1], &other));
         out = *other;
-        MG_NEED(mg_shape_layout_elements(self) == mg_shape_layout_elements(other));
+        MG_NEED(mg_size_eq(mg_shape_layout_elements(self), mg_shape_layout_elements(other)));
         call->needs_grad = call->grad && (self->flags & MG_META_REQUIRES_GRAD);
     }
     else {
@@ -129,7 +153,7 @@ flatten(MgShapeCall *call)
     MG_NEED(start <= end);
     if (self->dim == 0) {
         out.dim = 1;
-        out.size[0] = 1;
+        out.size[0] = mg_dim(1);
         return give_reshaped(call, self, &out, 1);
     }
     if (start == end) {
@@ -137,7 +161,7 @@ flatten(MgShapeCall *call)
     }
     for (int i = 0; i < self->dim; i++) {
         if (i > start && i <= end) {
-            out.size[out.dim - 1] *= self->size[i];
+            out.size[out.dim - 1] = mg_size_mul(out.size[out.dim - 1], self->size[i]);
         }
         else {
             out.size[out.dim++] = self->size[i];
@@ -152,7 +176,7 @@ ravel(MgShapeCall *call)
     MgShape *self;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MgShape out = {
-        .index = -1, .dim = 1, .dtype = self->dtype, .size = {mg_shape_layout_elements(self)}, .stride = {1}};
+        .index = -1, .dim = 1, .dtype = self->dtype, .size = {mg_shape_layout_elements(self)}, .stride = {mg_dim(1)}};
     if (mg_shape_layout_is_contiguous(self)) {
         return give_reshaped(call, self, &out, 0);
     }
@@ -268,30 +292,33 @@ move_dims(MgShapeCall *call)
 }
 
 static int
-give_expanded(MgShapeCall *call, MgShape *self, const int64_t *size, int dim)
+give_expanded(MgShapeCall *call, MgShape *self, const MgDim *size, int dim)
 {
     MgShape out = {.index = -1, .dim = dim, .dtype = self->dtype};
     int lead = dim - self->dim;
     MG_NEED(lead >= 0);
     if (self->dim == 0) {
         for (int i = 0; i < dim; i++) {
-            MG_NEED(size[i] >= 0);
+            MG_NEED(!mg_size_below(size[i], 0));
             out.size[i] = size[i];
         }
         return mg_shape_give_view(call, &out, self);
     }
     for (int i = dim - 1; i >= 0; i--) {
-        int64_t own = i < lead ? 1 : self->size[i - lead];
-        out.size[i] = size[i] == -1 && i >= lead ? own : size[i];
-        MG_NEED(out.size[i] >= 0 && (own == out.size[i] || own == MG_CLASS_INT));
-        if (i >= lead && own == out.size[i]) {
+        MgDim own = i < lead ? mg_dim(1) : self->size[i - lead];
+        int is_own = mg_size_known_eq(own, size[i]) || (i >= lead && mg_size_is(size[i], -1));
+        out.size[i] = is_own ? own : size[i];
+        if (!is_own && !mg_size_is(own, 1)) {
+            MG_NEED(mg_size_eq(own, size[i]));
+            is_own = 1;
+        }
+        is_own = is_own || mg_size_is(size[i], 1);
+        MG_NEED(is_own || !mg_size_below(size[i], 0));
+        if (i >= lead && is_own) {
             out.stride[i] = self->stride[i - lead];
         }
-        else if (i < lead && out.size[i] == 1) { /* as a view with a dimension more has it */
-            out.stride[i] = i == dim - 1 ? 1 : out.size[i + 1] * out.stride[i + 1];
-        }
-        else {
-            out.stride[i] = 0;
+        else if (is_own) { /* as a view with a dimension more has it */
+            out.stride[i] = i == dim - 1 ? mg_dim(1) : mg_size_mul(out.size[i + 1], out.stride[i + 1]);
         }
     }
     return mg_shape_give_view(call, &out, self);
@@ -301,14 +328,14 @@ static int
 expand(MgShapeCall *call)
 {
     MgShape *self, *other;
-    int64_t size[MG_SHAPE_DIMS];
+    MgDim size[MG_SHAPE_DIMS];
     int count;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     if (call->rule->data & SIZES_OF_OTHER) {
         MG_TRY(mg_shape_tensor(call, call->args[1], &other));
         return give_expanded(call, self, other->size, other->dim);
     }
-    MG_TRY(mg_shape_ints(call->args[1], size, &count));
+    MG_TRY(mg_shape_sizes(call->args[1], size, &count));
     return give_expanded(call, self, size, count);
 }
 
@@ -323,8 +350,10 @@ unsqueeze(MgShapeCall *call)
     MgShape out = {.index = -1, .dtype = self->dtype, .dim = self->dim + 1};
     for (int i = 0; i < out.dim; i++) {
         int from = i - (i > dim);
-        out.size[i] = i == dim ? 1 : self->size[from];
-        out.stride[i] = i != dim ? self->stride[from] : i == self->dim ? 1 : self->size[i] * self->stride[i];
+        out.size[i] = i == dim ? mg_dim(1) : self->size[from];
+        out.stride[i] = i != dim         ? self->stride[from]
+                        : i == self->dim ? mg_dim(1)
+                                         : mg_size_mul(self->size[i], self->stride[i]);
     }
     return mg_shape_give_view(call, &out, self);
 }
@@ -346,7 +375,7 @@ squeeze(MgShapeCall *call)
     }
     MgShape out = {.index = -1, .dtype = self->dtype};
     for (int i = 0; i < self->dim; i++) {
-        if (self->size[i] != 1 || !(chosen & 1 << i)) {
+        if (!(chosen & 1 << i) || !mg_size_is(self->size[i], 1)) {
             out.size[out.dim] = self->size[i];
             out.stride[out.dim++] = self->stride[i];
         }
@@ -359,14 +388,17 @@ narrow(MgShapeCall *call)
 {
     MgShape *self;
     int dim;
-    int64_t start, length;
+    MgDim start, length;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
-    MG_TRY(mg_shape_int(call->args[2], &start));
-    MG_TRY(mg_shape_int(call->args[3], &length));
-    MG_NEED(self->dim > 0 && length >= 0 && start >= -self->size[dim] && start <= self->size[dim]);
-    start += start < 0 ? self->size[dim] : 0;
-    MG_NEED(start + length <= self->size[dim]);
+    MG_TRY(mg_shape_size(call->args[2], &start));
+    MG_TRY(mg_shape_size(call->args[3], &length));
+    MG_NEED(self->dim > 0 && !mg_size_below(length, 0));
+    if (mg_size_below(start, 0)) {
+        start = mg_size_add(start, self->size[dim]);
+        MG_NEED(!mg_size_below(start, 0));
+    }
+    MG_NEED(mg_size_le(mg_size_add(start, length), self->size[dim]));
     MgShape out = *self;
     out.size[dim] = length;
     return mg_shape_give_view(call, &out, self);
@@ -377,11 +409,11 @@ select_one(MgShapeCall *call)
 {
     MgShape *self;
     int dim;
-    int64_t index;
+    MgDim index;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
-    MG_TRY(mg_shape_int(call->args[2], &index));
-    MG_NEED(self->dim > 0 && index >= -self->size[dim] && index < self->size[dim]);
+    MG_TRY(mg_shape_size(call->args[2], &index));
+    MG_NEED(self->dim > 0 && mg_shape_layout_has_index(index, self->size[dim]));
     MgShape out = *self;
     out.dim--;
     for (int i = dim; i < out.dim; i++) {
@@ -395,7 +427,7 @@ select_one(MgShapeCall *call)
 
 /* A tuple of views that differ in the size of one dimension. */
 static int
-give_parts(MgShapeCall *call, MgShape *self, int dim, const int64_t *sizes, int64_t count)
+give_parts(MgShapeCall *call, MgShape *self, int dim, const MgDim *sizes, int64_t count)
 {
     call->several = 1;
     PyObject *parts = PyTuple_New(count);
@@ -414,41 +446,75 @@ give_parts(MgShapeCall *call, MgShape *self, int dim, const int64_t *sizes, int6
 
 enum { MOST_PARTS = 256 };
 
+/* The parts have the sizes that a list says. */
+static int
+split_by_sizes(MgShapeCall *call, MgShape *self, int dim)
+{
+    PyObject *list = call->args[1];
+    MgDim sizes[MOST_PARTS], total = mg_dim(0);
+    MG_NEED((PyList_CheckExact(list) || PyTuple_Check(list)) && Py_SIZE(list) > 0 && Py_SIZE(list) <= MOST_PARTS);
+    for (Py_ssize_t i = 0; i < Py_SIZE(list); i++) {
+        MG_TRY(mg_shape_size(PyList_Check(list) ? PyList_GET_ITEM(list, i) : PyTuple_GET_ITEM(list, i), &sizes[i]));
+        MG_NEED(!mg_size_below(sizes[i], 0));
+        total = mg_size_add(total, sizes[i]);
+    }
+    MG_NEED(mg_size_eq(total, self->size[dim]));
+    return give_parts(call, self, dim, sizes, Py_SIZE(list));
+}
+
+/* a / b, rounded up. */
+static MgDim
+divide_up(MgDim a, MgDim b)
+{
+    MgDim rest = mg_size_mod(a, b);
+    if (rest.e != NULL || rest.v != 0) {
+        a = mg_size_add(a, mg_size_sub(b, mg_dim(1)));
+    }
+    return mg_size_floordiv(a, b);
+}
+
+/* Parts of the same size but for the last. */
+static int
+give_steps(MgShapeCall *call, MgShape *self, int dim, MgDim step, int64_t count)
+{
+    MgDim sizes[MOST_PARTS], rest = self->size[dim];
+    MG_NEED(count <= MOST_PARTS);
+    for (int64_t i = 0; i < count; i++) {
+        sizes[i] = i == count - 1 ? rest : step;
+        rest = mg_size_sub(rest, step);
+    }
+    return give_parts(call, self, dim, sizes, count);
+}
+
 /* split(tensor, size or sizes, dim), chunk(input, chunks, dim) */
 static int
 split(MgShapeCall *call)
 {
     MgShape *self;
     int dim = 0;
-    int64_t sizes[MOST_PARTS], step, count = 0, total = 0;
+    MgDim step;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     if (call->args[2] != NULL) {
         MG_TRY(mg_shape_dim(call->args[2], self->dim, &dim));
     }
     MG_NEED(self->dim > 0 && call->args[1] != NULL);
-    int64_t size = self->size[dim];
-    if (!PyLong_CheckExact(call->args[1])) {
-        PyObject *list = call->args[1];
-        MG_NEED(!call->rule->data && (PyList_CheckExact(list) || PyTuple_Check(list)) && Py_SIZE(list) <= MOST_PARTS);
-        for (; count < Py_SIZE(list); count++) {
-            PyObject *item = PyList_Check(list) ? PyList_GET_ITEM(list, count) : PyTuple_GET_ITEM(list, count);
-            MG_TRY(mg_shape_int(item, &sizes[count]));
-            MG_NEED(sizes[count] >= 0);
-            total += sizes[count];
-        }
-        MG_NEED(total == size && count > 0);
-        return give_parts(call, self, dim, sizes, count);
+    MgDim size = self->size[dim];
+    if (!mg_shape_is_int(call->args[1])) {
+        return call->rule->data ? MG_DECLINE : split_by_sizes(call, self, dim);
     }
-    MG_TRY(mg_shape_int(call->args[1], &step));
-    MG_NEED(step > 0 && size > 0);
-    if (call->rule->data) {
-        step = (size + step - 1) / step;
+    MG_TRY(mg_shape_size(call->args[1], &step));
+    MG_NEED(mg_size_above(step, 0) && mg_size_above(size, 0));
+    if (!call->rule->data) {
+        return give_steps(call, self, dim, step, mg_size_value(divide_up(size, step)));
     }
-    MG_NEED((size + step - 1) / step <= MOST_PARTS);
-    for (; total < size; total += step) {
-        sizes[count++] = total + step <= size ? step : size - total;
+    int64_t chunks = mg_size_value(step);
+    step = divide_up(size, step);
+    MgDim count = divide_up(size, step);
+    if (count.e != NULL &&
+        mg_size_above(size, (chunks - 1) * (chunks - 1))) { /* enough for all, however it is rounded */
+        return give_steps(call, self, dim, step, chunks);
     }
-    return give_parts(call, self, dim, sizes, count);
+    return give_steps(call, self, dim, step, mg_size_value(count));
 }
 
 static int
@@ -460,10 +526,12 @@ unbind(MgShapeCall *call)
     if (call->args[1] != NULL) {
         MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
     }
-    MG_NEED(self->dim > 0 && self->size[dim] <= MOST_PARTS && self->size[dim] > 0);
+    MG_NEED(self->dim > 0);
+    int64_t count = mg_size_value(self->size[dim]);
+    MG_NEED(count <= MOST_PARTS && count > 0);
     call->several = 1;
-    PyObject *parts = PyTuple_New(self->size[dim]);
-    for (int64_t i = 0; parts != NULL && i < self->size[dim]; i++) {
+    PyObject *parts = PyTuple_New(count);
+    for (int64_t i = 0; parts != NULL && i < count; i++) {
         MgShape out = *self;
         out.dim--;
         for (int k = dim; k < out.dim; k++) {
@@ -484,12 +552,12 @@ static int
 diagonal(MgShapeCall *call)
 {
     MgShape *self;
-    int64_t offset = 0;
+    MgDim offset = mg_dim(0);
     int first = 0, second = 1;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_NEED(self->dim >= 2);
     if (call->args[1] != NULL) {
-        MG_TRY(mg_shape_int(call->args[1], &offset));
+        MG_TRY(mg_shape_size(call->args[1], &offset));
     }
     if (call->args[2] != NULL) {
         MG_TRY(mg_shape_dim(call->args[2], self->dim, &first));
@@ -498,9 +566,13 @@ diagonal(MgShapeCall *call)
         MG_TRY(mg_shape_dim(call->args[3], self->dim, &second));
     }
     MG_NEED(first != second);
-    int64_t rows = self->size[first] + (offset < 0 ? offset : 0),
-            columns = self->size[second] - (offset > 0 ? offset : 0);
-    int64_t length = rows < columns ? rows : columns;
+    MgDim rows = self->size[first], columns = self->size[second];
+    if (mg_size_below(offset, 0)) {
+        rows = mg_size_add(rows, offset);
+    }
+    else {
+        columns = mg_size_sub(columns, offset);
+    }
     MgShape out = {.index = -1, .dtype = self->dtype};
     for (int i = 0; i < self->dim; i++) {
         if (i != first && i != second) {
@@ -508,8 +580,8 @@ diagonal(MgShapeCall *call)
             out.stride[out.dim++] = self->stride[i];
         }
     }
-    out.size[out.dim] = length > 0 ? length : 0;
-    out.stride[out.dim++] = self->stride[first] + self->stride[second];
+    out.size[out.dim] = mg_size_max(mg_size_min(rows, columns), mg_dim(0));
+    out.stride[out.dim++] = mg_size_add(self->stride[first], self->stride[second]);
     return mg_shape_give_view(call, &out, self);
 }
 
@@ -518,15 +590,16 @@ unfold(MgShapeCall *call)
 {
     MgShape *self;
     int dim;
-    int64_t size, step;
+    MgDim size, step;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_dim(call->args[1], self->dim, &dim));
-    MG_TRY(mg_shape_int(call->args[2], &size));
-    MG_TRY(mg_shape_int(call->args[3], &step));
-    MG_NEED(self->dim > 0 && self->dim < MG_SHAPE_DIMS && size > 0 && step > 0 && size <= self->size[dim]);
+    MG_TRY(mg_shape_size(call->args[2], &size));
+    MG_TRY(mg_shape_size(call->args[3], &step));
+    MG_NEED(self->dim > 0 && self->dim < MG_SHAPE_DIMS && mg_size_above(size, 0) && mg_size_above(step, 0) &&
+            mg_size_le(size, self->size[dim]));
     MgShape out = *self;
-    out.size[dim] = (self->size[dim] - size) / step + 1;
-    out.stride[dim] = self->stride[dim] * step;
+    out.size[dim] = mg_size_add(mg_size_floordiv(mg_size_sub(self->size[dim], size), step), mg_dim(1));
+    out.stride[dim] = mg_size_mul(self->stride[dim], step);
     out.size[out.dim] = size;
     out.stride[out.dim++] = self->stride[dim];
     return mg_shape_give_view(call, &out, self);
@@ -548,6 +621,13 @@ read_tensors(MgShapeCall *call, PyObject *list, MgShape **tensors, int *count)
     return MG_OK;
 }
 
+/* 1 for a tensor of size (0,). */
+static int
+is_nothing(const MgShape *shape)
+{
+    return shape->dim == 1 && mg_size_is(shape->size[0], 0);
+}
+
 /* cat(tensors, dim); as torch always did, tensors of size (0,) go with any others */
 static int
 concatenate(MgShapeCall *call)
@@ -555,22 +635,22 @@ concatenate(MgShapeCall *call)
     MgShape *tensors[MG_SHAPE_INPUTS];
     int count, dim = 0, channels_last = 1, example = 0;
     MG_TRY(read_tensors(call, call->args[0], tensors, &count));
-    while (example < count - 1 && tensors[example]->dim == 1 && tensors[example]->size[0] == 0) {
+    while (example < count - 1 && is_nothing(tensors[example])) {
         example++;
     }
     MgShape out = *tensors[example];
     if (call->args[1] != NULL) {
         MG_TRY(mg_shape_dim(call->args[1], out.dim, &dim));
     }
-    MG_NEED(out.dim > 0 && (out.dim > 1 || out.size[0] > 0));
-    out.size[dim] = 0;
+    MG_NEED(out.dim > 0 && !is_nothing(&out));
+    out.size[dim] = mg_dim(0);
     for (int i = 0; i < count; i++) {
-        int empty = tensors[i]->dim == 1 && tensors[i]->size[0] == 0;
+        int empty = is_nothing(tensors[i]);
         MG_NEED(tensors[i]->dim == out.dim || empty);
         for (int k = 0; k < out.dim && !empty; k++) {
-            MG_NEED(k == dim || tensors[i]->size[k] == out.size[k]);
+            MG_NEED(k == dim || mg_size_eq(tensors[i]->size[k], out.size[k]));
         }
-        out.size[dim] += empty ? 0 : tensors[i]->size[dim];
+        out.size[dim] = empty ? out.size[dim] : mg_size_add(out.size[dim], tensors[i]->size[dim]);
         channels_last = channels_last && mg_shape_layout_suggests_channels_last(tensors[i]);
     }
     out.dtype = mg_dtype_common(tensors, count, NULL, 0, call->standard);
@@ -593,16 +673,14 @@ stack(MgShapeCall *call)
     for (int i = 0; i < count; i++) {
         MG_NEED(tensors[i]->dim == tensors[0]->dim);
         MgShape longer = *tensors[i]; /* as it is put together with the others, if the new dimension is the last */
-        longer.size[longer.dim] = longer.stride[longer.dim] = 1;
+        longer.size[longer.dim] = longer.stride[longer.dim] = mg_dim(1);
         longer.dim++;
         MG_NEED(!mg_shape_layout_suggests_channels_last(tensors[i]) &&
                 !mg_shape_layout_suggests_channels_last(&longer));
-        for (int k = 0; k < tensors[0]->dim; k++) {
-            MG_NEED(tensors[i]->size[k] == tensors[0]->size[k]);
-        }
+        MG_NEED(mg_shape_layout_sizes_equal(tensors[i]->size, tensors[0]->size, tensors[0]->dim));
     }
     for (int k = 0; k < out.dim; k++) {
-        out.size[k] = k == dim ? count : tensors[0]->size[k - (k > dim)];
+        out.size[k] = k == dim ? mg_dim(count) : tensors[0]->size[k - (k > dim)];
     }
     out.dtype = mg_dtype_common(tensors, count, NULL, 0, call->standard);
     MG_NEED(out.dtype != MG_NO_DTYPE);
@@ -614,14 +692,14 @@ static int
 repeat(MgShapeCall *call)
 {
     MgShape *self, out = {.index = -1};
-    int64_t times[MG_SHAPE_DIMS];
+    MgDim times[MG_SHAPE_DIMS];
     int count;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
-    MG_TRY(mg_shape_ints(call->args[1], times, &count));
+    MG_TRY(mg_shape_sizes(call->args[1], times, &count));
     if (call->rule->data && count < self->dim) { /* tile: ones in front */
-        memmove(times + self->dim - count, times, sizeof(int64_t) * (size_t)count);
+        memmove(times + self->dim - count, times, sizeof(times[0]) * (size_t)count);
         for (int i = 0; i < self->dim - count; i++) {
-            times[i] = 1;
+            times[i] = mg_dim(1);
         }
         count = self->dim;
     }
@@ -629,8 +707,8 @@ repeat(MgShapeCall *call)
     out.dim = count;
     out.dtype = self->dtype;
     for (int i = 0; i < count; i++) {
-        MG_NEED(times[i] >= 0);
-        out.size[i] = times[i] * (i < count - self->dim ? 1 : self->size[i - (count - self->dim)]);
+        MG_NEED(!mg_size_below(times[i], 0));
+        out.size[i] = i < count - self->dim ? times[i] : mg_size_mul(times[i], self->size[i - (count - self->dim)]);
     }
     mg_shape_layout_contiguous(&out);
     return mg_shape_give(call, &out);
@@ -640,11 +718,11 @@ static int
 repeat_interleave(MgShapeCall *call)
 {
     MgShape *self;
-    int64_t times;
+    MgDim times;
     int dim = 0;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
-    MG_TRY(mg_shape_int(call->args[1], &times));
-    MG_NEED(times >= 0 && self->dim > 0);
+    MG_TRY(mg_shape_size(call->args[1], &times));
+    MG_NEED(!mg_size_below(times, 0) && self->dim > 0);
     MgShape out = *self;
     if (call->args[2] == NULL) {
         out.size[0] = mg_shape_layout_elements(self);
@@ -653,7 +731,7 @@ repeat_interleave(MgShapeCall *call)
     else {
         MG_TRY(mg_shape_dim(call->args[2], self->dim, &dim));
     }
-    out.size[dim] *= times;
+    out.size[dim] = mg_size_mul(out.size[dim], times);
     mg_shape_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
@@ -683,11 +761,11 @@ static int
 triangle(MgShapeCall *call)
 {
     MgShape *self;
-    int64_t diagonal;
+    MgDim diagonal;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_NEED(self->dim >= 2 && (call->in_place || mg_shape_layout_is_regular(self)));
     if (call->args[1] != NULL) {
-        MG_TRY(mg_shape_int(call->args[1], &diagonal));
+        MG_TRY(mg_shape_size(call->args[1], &diagonal));
     }
     return mg_shape_give_written(call, self);
 }
@@ -696,10 +774,11 @@ static int
 roll(MgShapeCall *call)
 {
     MgShape *self;
-    int64_t shifts[MG_SHAPE_DIMS], dims[MG_SHAPE_DIMS];
+    MgDim shifts[MG_SHAPE_DIMS];
+    int64_t dims[MG_SHAPE_DIMS];
     int count, dim_count, dim;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
-    MG_TRY(mg_shape_ints(call->args[1], shifts, &count));
+    MG_TRY(mg_shape_sizes(call->args[1], shifts, &count));
     MG_TRY(mg_shape_ints(call->args[2], dims, &dim_count));
     MG_NEED(count == dim_count && count > 0 && self->dim > 0 && mg_shape_layout_is_plain(self));
     for (int i = 0; i < count; i++) {
@@ -715,12 +794,12 @@ static int
 pad(MgShapeCall *call)
 {
     MgShape *self;
-    int64_t amounts[MG_SHAPE_DIMS];
+    MgDim amounts[MG_SHAPE_DIMS];
     MgScalar value;
     int count;
     const char *mode = call->args[2] == NULL ? "constant" : mg_shape_text(call->args[2]);
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
-    MG_TRY(mg_shape_ints(call->args[1], amounts, &count));
+    MG_TRY(mg_shape_sizes(call->args[1], amounts, &count));
     MG_NEED(mode != NULL && count % 2 == 0 && count / 2 <= self->dim);
     if (call->args[3] != NULL) {
         MG_TRY(mg_shape_number(call->args[3], &value));
@@ -730,22 +809,25 @@ pad(MgShapeCall *call)
     if (!constant) {
         MG_NEED((strcmp(mode, "reflect") == 0 || strcmp(mode, "replicate") == 0) && call->args[3] == NULL &&
                 mg_shape_layout_is_plain(self) && mg_dtype_class(self->dtype) == MG_CLASS_FLOAT &&
-                mg_shape_layout_elements(self) > 0 && count / 2 <= 3 &&
+                !mg_shape_layout_is_empty(self) && count / 2 <= 3 &&
                 (self->dim == count / 2 + 1 || self->dim == count / 2 + 2));
     }
     MgShape out = *self;
     for (int i = 0; i < count / 2; i++) {
         int dim = self->dim - 1 - i;
-        int64_t before = amounts[2 * i], after = amounts[2 * i + 1];
+        MgDim size = self->size[dim], before = amounts[2 * i], after = amounts[2 * i + 1];
+        int adds = !mg_size_below(before, 0) && !mg_size_below(after, 0);
         if (!constant) {
-            MG_NEED(before >= 0 && after >= 0 &&
-                    (mode[2] == 'p' || (before < self->size[dim] && after < self->size[dim])));
+            MG_NEED(adds && (mode[2] == 'p' || (mg_size_lt(before, size) && mg_size_lt(after, size))));
         }
-        any = any || before != 0 || after != 0;
-        grows = grows || before > 0 || after > 0;
-        out.size[dim] += before + after;
-        MG_NEED(out.size[dim] >= 0 && (out.size[dim] > 0 || self->size[dim] == 0));
-        MG_NEED(before >= -self->size[dim] && after >= -self->size[dim]);
+        any = any || !mg_size_is(before, 0) || !mg_size_is(after, 0);
+        grows = grows || mg_size_above(before, 0) || mg_size_above(after, 0);
+        out.size[dim] = mg_size_add(size, mg_size_add(before, after));
+        if (!adds) {
+            MgDim least = mg_size_sub(mg_dim(0), size);
+            MG_NEED(mg_size_above(out.size[dim], 0) || (mg_size_is(out.size[dim], 0) && mg_size_is(size, 0)));
+            MG_NEED(mg_size_le(least, before) && mg_size_le(least, after));
+        }
     }
     MG_NEED(any || constant);
     if (call->args[3] != NULL && grows) {
@@ -780,13 +862,14 @@ diff(MgShapeCall *call)
             MG_TRY(mg_shape_tensor(call, call->args[i], &more));
             MG_NEED(more->dtype == self->dtype && more->dim == self->dim);
             for (int k = 0; k < self->dim; k++) {
-                MG_NEED(k == dim || more->size[k] == self->size[k]);
+                MG_NEED(k == dim || mg_size_eq(more->size[k], self->size[k]));
             }
-            out.size[dim] += more->size[dim];
+            out.size[dim] = mg_size_add(out.size[dim], more->size[dim]);
         }
     }
     MG_NEED(call->args[3] != NULL || call->args[4] != NULL || mg_shape_layout_is_contiguous(self));
-    MG_NEED(--out.size[dim] > 0 && self->dtype != MG_BOOL);
+    out.size[dim] = mg_size_sub(out.size[dim], mg_dim(1));
+    MG_NEED(mg_size_above(out.size[dim], 0) && self->dtype != MG_BOOL);
     mg_shape_layout_contiguous(&out);
     return mg_shape_give(call, &out);
 }
