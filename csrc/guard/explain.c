@@ -34,9 +34,14 @@ static PyObject *
 tensor_text(PyObject *source, const MgCheck *check)
 {
     MgMeta *meta = (MgMeta *)check->expected;
-    return PyUnicode_FromFormat("%U: tensor %S on %S, size %S, stride %S, requires_grad=%s", source, meta->dtype,
-                                meta->device, meta->sizes, meta->strides,
-                                meta->flags & MG_META_REQUIRES_GRAD ? "True" : "False");
+    PyObject *sizes = meta->varies ? PySequence_Tuple(meta->sizes) : Py_NewRef(meta->sizes);
+    PyObject *text = sizes == NULL ? NULL
+                                   : PyUnicode_FromFormat(
+                                         "%U: tensor %S on %S, size %S, stride %S, requires_grad=%s", source,
+                                         meta->dtype, meta->device, sizes, meta->strides,
+                                         meta->flags & MG_META_REQUIRES_GRAD ? "True" : "False");
+    Py_XDECREF(sizes);
+    return text;
 }
 
 /* What a function that tells a setting must give. New. */
