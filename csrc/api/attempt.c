@@ -125,14 +125,19 @@ take_lattice(MgCompiled *self, const MgSubject *subject, MgCapture *capture)
         capture->varying.lattice = (MgLattice *)Py_XNewRef((PyObject *)subject->frozen);
         return MG_OK;
     }
-    if (self->dynamic == MG_DYNAMIC_NONE || self->compile != Py_None) {
+    if (self->compile != Py_None) {
         return MG_OK;
     }
-    if (self->lattice == NULL) {
-        self->lattice = (PyObject *)mg_lattice_new(self->dynamic == MG_DYNAMIC_ALL);
+    if (self->lattice == NULL && (self->lattice = (PyObject *)mg_lattice_new()) == NULL) {
+        return MG_ERR;
     }
-    capture->varying.lattice = (MgLattice *)Py_XNewRef(self->lattice);
-    return self->lattice == NULL ? MG_ERR : MG_OK;
+    MgDynamic dynamic = (MgDynamic)self->dynamic;
+    if (dynamic == MG_DYNAMIC_AUTOMATIC) { /* what the settings say */
+        dynamic = !mg_callable_static ? MG_DYNAMIC_ALL : mg_callable_automatic ? dynamic : MG_DYNAMIC_NONE;
+    }
+    mg_lattice_set((MgLattice *)self->lattice, dynamic);
+    capture->varying.lattice = (MgLattice *)Py_NewRef(self->lattice);
+    return MG_OK;
 }
 
 /* A new capture, with what it may do and where it has to stop. NULL with an exception if there is no memory. */

@@ -4,6 +4,7 @@
 #include "api/bind.h"
 #include "api/parts.h"
 #include "api/session.h"
+#include "capture/varying.h"
 #include "cpython/aside.h"
 #include "entry/replay.h"
 #include "policy/control.h"
@@ -17,6 +18,7 @@
 #include <time.h>
 
 int mg_callable_scalars, mg_callable_shapes;
+int mg_callable_static = 1, mg_callable_automatic = 1;
 
 static int
 compiled_traverse(MgCompiled *self, visitproc visit, void *arg)

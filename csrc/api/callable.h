@@ -5,9 +5,6 @@
 #include "entry/dispatch.h"
 #include "capture/tracer.h"
 
-/* Which sizes and numbers become symbols: those that were seen to vary, none, or all. */
-enum { MG_DYNAMIC_AUTOMATIC = -1, MG_DYNAMIC_NONE, MG_DYNAMIC_ALL };
-
 /* The decision between the entries of a list, if it was made. */
 typedef struct {
     MgDispatch *dispatch; /* owned, or NULL */
@@ -47,7 +44,7 @@ typedef struct {
     int profiling;     /* calls are timed */
     int breaks;        /* graphs may end at a break */
     int limit;         /* of entries; -1 for that of the settings */
-    int dynamic;       /* MG_DYNAMIC_...: which sizes and numbers become symbols */
+    int dynamic;       /* an MgDynamic: which sizes and numbers become symbols */
     PyObject *lattice; /* strong: what has varied so far; or NULL */
     int fullgraph;     /* no call may run in CPython for want of a capture: each failure is told */
     int told;          /* the limit that `missed` was told of, and does not want to hear again */
@@ -66,6 +63,9 @@ typedef struct {
 
 /* Whether values that depend on data become symbols in captures that are not fullgraph: numbers, and sizes. */
 extern int mg_callable_scalars, mg_callable_shapes;
+
+/* Sizes are static when they are met for the first time; those that vary become symbols. As the settings say. */
+extern int mg_callable_static, mg_callable_automatic;
 
 /* The rest of a frame, from `next` with the stack up to `sp`, is a capture point: finds or makes an entry, and runs it. */
 MgContinue mg_callable_continue(PyObject *owner, MgFrame *frame, MgUnit *next, PyObject **sp, PyObject **result,

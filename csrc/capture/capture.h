@@ -186,8 +186,9 @@ typedef enum { MG_VARYING_SIZE, MG_VARYING_STRIDE, MG_VARYING_VALUE } MgVaryingK
 typedef struct {
     MgSource *source; /* borrowed: of the tensor, or of the int */
     MgVaryingKind kind;
-    int index; /* the dimension */
-    int place; /* the line that read it, as in MgGuard */
+    int index;                /* the dimension */
+    int place;                /* the line that read it, as in MgGuard */
+    int is_marked, is_ranged; /* a user says that it varies, and within which bounds */
 } MgVarying;
 
 typedef struct MgLattice MgLattice; /* a Python object, see varying.h */

@@ -9,6 +9,7 @@
 #include "capture/varying.h"
 
 #include "base/vector.h"
+#include "capture/marks.h"
 #include "capture/place.h"
 #include "ir/dimobject.h"
 #include "size/program.h"
@@ -27,7 +28,7 @@ typedef struct {
 
 struct MgLattice {
     PyObject_HEAD
-    int all;     /* what is met for the first time varies */
+    MgDynamic dynamic;
     int frozen;  /* nothing more comes to vary */
     Item *items; /* owned: hashed by path */
     int count, room;
@@ -48,11 +49,11 @@ PyTypeObject MgLattice_Type = {
 };
 
 MgLattice *
-mg_lattice_new(int all)
+mg_lattice_new(void)
 {
     MgLattice *lattice = PyObject_New(MgLattice, &MgLattice_Type);
     if (lattice != NULL) {
-        lattice->all = all;
+        lattice->dynamic = MG_DYNAMIC_AUTOMATIC;
         lattice->frozen = 0;
         lattice->items = NULL;
         lattice->count = lattice->room = 0;
@@ -60,10 +61,16 @@ mg_lattice_new(int all)
     return lattice;
 }
 
+void
+mg_lattice_set(MgLattice *lattice, MgDynamic dynamic)
+{
+    lattice->dynamic = dynamic;
+}
+
 MgLattice *
 mg_lattice_freeze(const MgLattice *lattice)
 {
-    MgLattice *copy = mg_lattice_new(lattice->all);
+    MgLattice *copy = mg_lattice_new();
     Item *items = copy == NULL ? NULL : PyMem_Malloc(sizeof(Item) * ((size_t)lattice->room + 1));
     if (items == NULL) {
         Py_XDECREF((PyObject *)copy);
@@ -72,6 +79,7 @@ mg_lattice_freeze(const MgLattice *lattice)
     if (lattice->room > 0) {
         memcpy(items, lattice->items, sizeof(Item) * (size_t)lattice->room);
     }
+    copy->dynamic = lattice->dynamic;
     copy->items = items;
     copy->count = lattice->count;
     copy->room = lattice->room;
@@ -140,7 +148,7 @@ item_of(const MgVaryings *varying, const MgSource *source, int dim, const int64_
         return NULL;
     }
     if (item->path == 0) {
-        *item = (Item){.path = path, .dim = dim, .varying_sizes = lattice->all ? ~0u : 0};
+        *item = (Item){.path = path, .dim = dim};
         int count = dim < 0 ? 1 : dim;
         memcpy(item->sizes, sizes, sizeof(int64_t) * (size_t)count);
         if (strides != NULL) {
@@ -169,15 +177,18 @@ new_symbol(MgCapture *capture, MgVarying origin, int64_t hint, MgRange range, Mg
     return mg_facts_symbol(&varying->facts, hint, range, dim);
 }
 
-/* A symbol for a size; with `all` that of another size of the same value, if there is one. */
+/* A symbol for a size; where all sizes are symbols, that of another size of the same value, if there is one. 1, 0 or MG_ERR. */
 static int
-size_symbol(MgCapture *capture, MgSource *source, int index, int64_t hint, int all, MgDim *dim)
+size_symbol(MgCapture *capture, MgVarying origin, int64_t hint, MgRange range, MgDim *dim)
 {
-    static const MgRange sizes = {2, INT64_MAX};
     MgFacts *facts = &capture->varying.facts;
-    int before = facts->symbol_count;
-    int status = new_symbol(capture, (MgVarying){source, MG_VARYING_SIZE, index, 0}, hint, sizes, dim);
-    for (int i = 0; status == 1 && all && i < before; i++) {
+    int before = facts->symbol_count, all = capture->varying.lattice->dynamic == MG_DYNAMIC_ALL;
+    range.low = range.low < 2 ? 2 : range.low;
+    if (hint < range.low || hint > range.high) {
+        return mg_marks_outside(capture, hint, range);
+    }
+    int status = new_symbol(capture, origin, hint, range, dim);
+    for (int i = 0; status == 1 && all && !origin.is_marked && i < before; i++) {
         MgDim other;
         if (capture->varying.origins[i].kind == MG_VARYING_SIZE && facts->hints[i] == hint &&
             facts->symbols[i].same == NULL && mg_dim_symbol(i, hint, &other)) {
@@ -187,6 +198,30 @@ size_symbol(MgCapture *capture, MgSource *source, int index, int64_t hint, int a
         }
     }
     return status;
+}
+
+/* Sets the sizes: which are symbols. 1 or MG_ERR. */
+static int
+find_sizes(MgCapture *capture, MgSource *source, Item *item, const MgMarks *marks, const int64_t *values, int dim,
+           MgDim *sizes)
+{
+    static const MgRange any = {2, INT64_MAX};
+    const MgLattice *lattice = capture->varying.lattice;
+    for (int i = 0; i < dim; i++) {
+        int bit = 1 << i;
+        item->varying_sizes |= item->sizes[i] != values[i] && !lattice->frozen ? (unsigned)bit : 0;
+        int seen = lattice->dynamic == MG_DYNAMIC_ALL ||
+                   (lattice->dynamic == MG_DYNAMIC_AUTOMATIC && (item->varying_sizes & (unsigned)bit));
+        int is_marked = (marks->dynamic & bit) != 0, is_ranged = is_marked && (marks->ranged & bit);
+        sizes[i] = mg_dim(values[i]);
+        if (values[i] > 1 && (is_marked || (marks->weak & bit) || (seen && !(marks->fixed & bit)))) {
+            MgVarying origin = {source, MG_VARYING_SIZE, i, 0, is_marked, is_ranged};
+            if (size_symbol(capture, origin, values[i], is_ranged ? marks->ranges[i] : any, &sizes[i]) < 0) {
+                return MG_ERR;
+            }
+        }
+    }
+    return 1;
 }
 
 /* A stride that is the product of the size and stride of another dimension is that product at all calls. The dimensions whose
@@ -221,7 +256,8 @@ find_strides(MgCapture *capture, MgSource *source, Item *item, const MgDim *size
             int is_other = item->strides[at] != values[at] && !capture->varying.lattice->frozen;
             item->varying_strides |= is_other ? 1u << at : 0;
             if ((item->varying_strides & 1u << at) && values[at] > 1 &&
-                new_symbol(capture, (MgVarying){source, MG_VARYING_STRIDE, at, 0}, values[at], any, &strides[at]) < 0) {
+                new_symbol(capture, (MgVarying){.source = source, .kind = MG_VARYING_STRIDE, .index = at}, values[at],
+                           any, &strides[at]) < 0) {
                 return MG_ERR;
             }
         }
@@ -261,7 +297,7 @@ read_ints(PyObject *tuple, int64_t *values)
 }
 
 MgMeta *
-mg_varying_meta(MgCapture *capture, MgSource *source, MgMeta *meta)
+mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *meta)
 {
     MgLattice *lattice = capture->varying.lattice;
     int64_t values[2][MOST_DIMS];
@@ -270,21 +306,21 @@ mg_varying_meta(MgCapture *capture, MgSource *source, MgMeta *meta)
         !read_ints(meta->strides, values[1])) {
         return meta;
     }
+    MgMarks marks;
     Item *item = item_of(&capture->varying, source, meta->dim, values[0], values[1]);
-    int status = item == NULL && PyErr_Occurred() ? MG_ERR : 1;
+    int status = item == NULL && PyErr_Occurred() ? MG_ERR : mg_marks_read(tensor, &marks);
     MgDim sizes[MOST_DIMS], strides[MOST_DIMS];
-    for (int i = 0; item != NULL && status > 0 && i < meta->dim; i++) {
-        item->varying_sizes |= item->sizes[i] != values[0][i] && !lattice->frozen ? 1u << i : 0;
-        sizes[i] = mg_dim(values[0][i]);
-        if ((item->varying_sizes & 1u << i) && values[0][i] > 1) {
-            status = size_symbol(capture, source, i, values[0][i], lattice->all, &sizes[i]) < 0 ? MG_ERR : 1;
-        }
+    if (item == NULL && status >= 0) {
+        return meta;
     }
-    if (item != NULL && status > 0) {
+    if (status >= 0) {
+        status = find_sizes(capture, source, item, &marks, values[0], meta->dim, sizes);
+    }
+    if (status > 0) {
         status = find_strides(capture, source, item, sizes, values[1], meta->dim, strides);
     }
     int varies = 0;
-    for (int i = 0; item != NULL && status > 0 && i < meta->dim; i++) {
+    for (int i = 0; status > 0 && i < meta->dim; i++) {
         varies = varies || sizes[i].e != NULL || strides[i].e != NULL;
     }
     if (status > 0 && !varies) {
@@ -317,10 +353,10 @@ mg_varying_int(MgCapture *capture, MgSource *source, PyObject *value, MgDim *dim
         return PyErr_Occurred() ? MG_ERR : 0;
     }
     item->varying_sizes |= item->sizes[0] != number && !lattice->frozen;
-    if (!(item->varying_sizes & 1)) {
+    if (lattice->dynamic == MG_DYNAMIC_NONE || (lattice->dynamic != MG_DYNAMIC_ALL && !(item->varying_sizes & 1))) {
         return 0;
     }
-    return new_symbol(capture, (MgVarying){source, MG_VARYING_VALUE, 0, 0}, number, any, dim);
+    return new_symbol(capture, (MgVarying){.source = source, .kind = MG_VARYING_VALUE}, number, any, dim);
 }
 
 MgMeta *
@@ -407,8 +443,8 @@ mg_varying_guard(MgCapture *capture)
 {
     MgVaryings *varying = &capture->varying;
     int count = varying->facts.symbol_count;
-    if (count == 0) {
-        return MG_OK;
+    if (count == 0 || mg_marks_check(capture) < 0) {
+        return count == 0 ? MG_OK : MG_ERR;
     }
     MgSizeGuards *guards = PyObject_New(MgSizeGuards, &MgSizeGuards_Type);
     if (guards == NULL) {
@@ -558,6 +594,12 @@ mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*te
             Py_SETREF(text, one == NULL ? NULL : PyUnicode_FromFormat("%U%s%U", text, sign, one));
         }
         Py_XDECREF(one);
+    }
+    if (text != NULL && PyUnicode_GET_LENGTH(text) == 0) { /* ints of any value */
+        PyObject *comma = PyUnicode_FromString(", "), *all = comma == NULL ? NULL : PyUnicode_Join(comma, names);
+        Py_SETREF(text, all == NULL ? NULL : PyUnicode_FromFormat("%U may vary", all));
+        Py_XDECREF(comma);
+        Py_XDECREF(all);
     }
     Py_DECREF(names);
     return text;

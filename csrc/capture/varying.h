@@ -10,15 +10,23 @@
 
 extern PyTypeObject MgLattice_Type;
 
-/* A lattice. `all` says that what is met for the first time varies already, as with dynamic=True. New. */
-MgLattice *mg_lattice_new(int all);
+/* Which sizes and numbers become symbols. */
+typedef enum {
+    MG_DYNAMIC_AUTOMATIC = -1, /* those that were seen to vary */
+    MG_DYNAMIC_NONE,           /* none but those that are marked */
+    MG_DYNAMIC_ALL,            /* all, also when they are met for the first time */
+} MgDynamic;
+
+/* An empty lattice. New. And what becomes a symbol by it from now on. */
+MgLattice *mg_lattice_new(void);
+void mg_lattice_set(MgLattice *lattice, MgDynamic dynamic);
 
 /* A copy that stays as it is: what varies in it varies, and nothing else. New. */
 MgLattice *mg_lattice_freeze(const MgLattice *lattice);
 
 /* Metadata for a tensor from outside, with symbols for the sizes and strides that vary. `meta` is what it has now, and is
  * stolen. New; NULL with an exception. */
-MgMeta *mg_varying_meta(MgCapture *capture, MgSource *source, MgMeta *meta);
+MgMeta *mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *meta);
 
 /* An int from outside: 1 with the symbol if it varies, 0 if not, or MG_ERR. */
 int mg_varying_int(MgCapture *capture, MgSource *source, PyObject *value, MgDim *dim);

@@ -36,10 +36,9 @@ tensor_text(PyObject *source, const MgCheck *check)
     MgMeta *meta = (MgMeta *)check->expected;
     PyObject *sizes = meta->varies ? PySequence_Tuple(meta->sizes) : Py_NewRef(meta->sizes);
     PyObject *text = sizes == NULL ? NULL
-                                   : PyUnicode_FromFormat(
-                                         "%U: tensor %S on %S, size %S, stride %S, requires_grad=%s", source,
-                                         meta->dtype, meta->device, sizes, meta->strides,
-                                         meta->flags & MG_META_REQUIRES_GRAD ? "True" : "False");
+                                   : PyUnicode_FromFormat("%U: tensor %S on %S, size %S, stride %S, requires_grad=%s",
+                                                          source, meta->dtype, meta->device, sizes, meta->strides,
+                                                          meta->flags & MG_META_REQUIRES_GRAD ? "True" : "False");
     Py_XDECREF(sizes);
     return text;
 }

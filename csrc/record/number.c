@@ -775,15 +775,19 @@ int
 mg_number_called(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
                  PyObject **result)
 {
-    static PyObject *max, *min; /* strong */
+    static PyObject *max, *min, *absolute; /* strong */
     int first = count > 0 && mg_is_number(args[0]) && mg_number_is_backed(args[0]);
     int second = count > 1 && mg_is_number(args[1]) && mg_number_is_backed(args[1]);
     if (kwnames != NULL || (!first && !second)) {
         return 0;
     }
-    if (max == NULL || min == NULL) {
+    if (max == NULL || min == NULL || absolute == NULL) {
+        absolute = mg_aside_find("builtins", "abs");
         max = mg_aside_find("builtins", "max");
         min = mg_aside_find("builtins", "min");
+    }
+    if (count == 1 && callable == absolute) {
+        return mg_number_absolute(capture, args[0], result);
     }
     if (count == 2 && (callable == max || callable == min)) {
         return choose(capture, callable == max, args[0], args[1], result);

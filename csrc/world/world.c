@@ -228,7 +228,7 @@ reach_tensor(MgCapture *capture, MgOutside *record)
                                 type->tp_name);
     }
     MgMeta *meta = read_meta(capture, tensor);
-    meta = meta == NULL ? NULL : mg_varying_meta(capture, record->source, meta);
+    meta = meta == NULL ? NULL : mg_varying_meta(capture, record->source, tensor, meta);
     if (meta == NULL) {
         return PyErr_Occurred() ? MG_ERR : mg_capture_abort(capture, MG_REASON_TENSOR_KIND, NULL);
     }
