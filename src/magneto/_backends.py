@@ -158,6 +158,11 @@ class Compiler:
 
     def __call__(self, entry: _core.Entry) -> Any:
         """What the backend made, with its guard on the inputs if it has one; None if the core is to run the graph."""
+        session = _session.current()
+        with contextlib.nullcontext() if session is None else session.profiled():
+            return self._compile(entry, session)
+
+    def _compile(self, entry: _core.Entry, session: _session.Session | None) -> Any:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         if entry.operations == 0:  # nothing for a backend
@@ -173,7 +178,6 @@ class Compiler:
         )
         if all("example_value" not in node.meta for node in module.graph.nodes):
             return None  # it only changes torch's state: nothing for a backend either
-        session = _session.current()
         number = None if session is None else session.id
         if session is not None:
             session.graph = module

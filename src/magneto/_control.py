@@ -501,12 +501,23 @@ _seen_skipped: list[Any] = [((), False)]
 _symbols = (False, False)
 
 
+def take_symbols() -> None:
+    """Have captures from now on make symbols of what depends on data, or not, as the settings say."""
+    global _symbols
+    symbols = (
+        bool(_config.get("capture_scalar_outputs")),
+        bool(_config.get("capture_dynamic_output_shape_ops")),
+    )
+    if symbols != _symbols:
+        _symbols = symbols
+        _core.allow_symbols(*symbols)
+
+
 def look(own: int) -> int | None:
     """Where no entry fits: how many entries there may be, if the callable itself says `own` (-1 for nothing).
 
     None if the call is to be made in CPython, whatever else is said.
     """
-    global _symbols
     get = _config.get
     if get("disable"):
         return None
@@ -519,9 +530,6 @@ def look(own: int) -> int | None:
                 "torch._dynamo.config.error_on_nested_fx_trace = False to have it traced as if it were not compiled."
             )
         return None
-    symbols = bool(get("capture_scalar_outputs")), bool(get("capture_dynamic_output_shape_ops"))
-    if symbols != _symbols:
-        _symbols = symbols
-        _core.allow_symbols(*symbols)
+    take_symbols()
     limit = get("recompile_limit") if own < 0 else own
     return max(0, min(int(limit), int(get("accumulated_recompile_limit")), 1 << 30))

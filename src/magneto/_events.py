@@ -80,6 +80,9 @@ class Observer:
         if session is not None:
             session.traced()
             entry.compile_id = str(session.id)
+            if session.profile is not None:
+                session.profile.seconds += seconds
+                session.profile.captures += 1
         operations = entry.operations
         if operations:
             stats["calls_captured"] += operations

@@ -305,7 +305,7 @@ def test_another_backend_for_some_graphs():
         assert torch.equal(magneto.compile(add, backend=raises)(X, 1), X + 1)
     with (
         torch._dynamo.config.patch(debug_backend_override=">=0:nonsense"),
-        pytest.raises(exc.BackendCompilerFailed, match="nonsense"),
+        pytest.raises(ValueError, match="nonsense"),
     ):
         magneto.compile(add, backend="aot_eager")(X, 1)
 
@@ -340,3 +340,51 @@ def test_weak_references_to_inputs_may_be_kept():
         with torch._dynamo.config.patch(invalidate_compile_context_weakrefs=keeps):
             magneto.compile(add, backend=noting)(X, 1)
         assert bool(len(contexts.pop().tensor_to_context)) is (keeps is False)
+
+
+# --- settings for single compilations ---
+
+
+def test_an_override_of_settings_holds_for_the_graphs_that_it_names():
+    seen = []
+
+    def backend(module, inputs):
+        seen.append(magneto.config.verbose)
+        return module.forward
+
+    magneto.reset()
+    with magneto.config.patch(debug_dynamo_config_override="1:verbose=True"):
+        magneto.compile(lambda x: x + 1, backend=backend)(X)
+        magneto.compile(lambda x: x + 2, backend=backend)(X)
+        magneto.compile(lambda x: x + 3, backend=backend)(X)
+    assert seen == [False, True, False]
+    assert magneto.config.verbose is False
+
+
+def test_an_override_of_settings_holds_for_the_capture():
+    def item(x):
+        return x * x.sum().item()
+
+    counts = []
+    for text in ("", ">=0:capture_scalar_outputs=True"):
+        magneto.reset()
+        magneto.counters.clear()
+        with magneto.config.patch(debug_dynamo_config_override=text):
+            eager(item)(X)
+        counts.append(sum(magneto.counters["graph_break"].values()))
+    assert counts == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("debug_dynamo_config_override", "0:no_such_setting=1"),
+        ("debug_backend_override", "0:no_such_backend"),
+        ("debug_inductor_config_override", "0:no_such_setting=1"),
+    ],
+)
+def test_a_wrong_override_is_an_error_of_its_own(name, text):
+    magneto.reset()
+    with magneto.config.patch({name: text}), pytest.raises(ValueError, match="no_such"):
+        magneto.compile(add, backend=lambda module, inputs: module.forward)(X, 1)
+    assert torch.equal(magneto.compile(add, backend="eager")(X, 1), X + 1)
