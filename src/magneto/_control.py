@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -513,6 +514,23 @@ def take_symbols() -> None:
         _core.allow_symbols(*symbols)
 
 
+def _is_traced() -> bool:
+    """Whether FX traces the code that calls. Its flag tells that it traces on some thread; frames tell on which."""
+    tracing = sys.modules.get("torch.fx._symbolic_trace")
+    if tracing is None or not tracing._is_fx_tracing_flag:
+        return False
+    here = threading.get_ident()
+    for thread, top in sys._current_frames().items():
+        frame: types.FrameType | None = (
+            top if thread != here else None
+        )  # the frames of the call are out of sight
+        while frame is not None:
+            if frame.f_globals is vars(tracing) and frame.f_code.co_name == "trace":
+                return False
+            frame = frame.f_back
+    return True
+
+
 def look(own: int) -> int | None:
     """Where no entry fits: how many entries there may be, if the callable itself says `own` (-1 for nothing).
 
@@ -521,8 +539,7 @@ def look(own: int) -> int | None:
     get = _config.get
     if get("disable"):
         return None
-    tracing = sys.modules.get("torch.fx._symbolic_trace")
-    if tracing is not None and tracing._is_fx_tracing_flag and not get("force_compile_during_fx_trace"):
+    if _is_traced() and not get("force_compile_during_fx_trace"):
         if get("error_on_nested_fx_trace"):
             raise RuntimeError(
                 "Detected that you are using FX to symbolically trace a dynamo-optimized function. This is not "

@@ -288,6 +288,24 @@ def test_a_compiled_function_under_symbolic_tracing():
     assert [node.op for node in traced.graph.nodes] == ["placeholder", "call_function", "output"]
 
 
+def test_tracing_on_another_thread_does_not_count():
+    compiled, waits, goes_on = eager(add), threading.Event(), threading.Event()
+
+    def traced(x):
+        waits.set()
+        goes_on.wait(60)
+        return x + 1
+
+    thread = threading.Thread(target=torch.fx.symbolic_trace, args=(traced,))
+    thread.start()
+    try:
+        waits.wait(60)
+        assert torch.equal(compiled(X, 1), X + 1)
+    finally:
+        goes_on.set()
+        thread.join()
+
+
 def wrong(module, inputs):
     return lambda *args: tuple(result + 1 for result in module(*args))
 
