@@ -166,8 +166,9 @@ class Entry:
     def describe(self) -> tuple[list[tuple[Any, ...]], list[int], list[Any]]:
         """The graph: its nodes, the numbers of those that it returns, and the tensors that its inputs stood for.
 
-        A node is (number, kind, target, args, kwargs, value, stack, source, name, root, bindings): `root` is what the
-        source starts from, a name or an object; `bindings` says where symbols come first in its value.
+        A node is (number, kind, target, args, kwargs, value, stack, source, name, root, bindings, in_module): `root` is
+        what the source starts from, a name or an object; `bindings` says where symbols come first in its value;
+        `in_module` is 1 for an input that an nn.Module leads to.
         """
 
     def questions(self) -> list[tuple[Any, ...]]:

@@ -135,7 +135,10 @@ SETTINGS: dict[str, Setting] = {
     "cudagraph_backend_keep_input_mutation": Setting(False, TORCH, "the backend `cudagraphs` asks for it"),
     "cudagraph_backend_support_input_mutation": Setting(False, TORCH, "the backend `cudagraphs` asks for it"),
     "debug_disable_compile_counter": Setting(False, TORCH, "`torch._dynamo.testing.CompileCounter` asks for it"),
-    "prepare_freezing": Setting(False, LATER, "freezing: parameters as constants", "TORCHDYNAMO_PREPARE_FREEZING"),
+    "prepare_freezing": Setting(
+        False, HONOURED, "graphs hold the tensors of modules, as with inductor's `freezing`",
+        "TORCHDYNAMO_PREPARE_FREEZING",
+    ),
     "optimize_ddp": Setting(True, LATER, "graphs that are split by the buckets of DistributedDataParallel"),
     "only_allow_pt2_compliant_ops": Setting(False, LATER, "operators that say what they support"),
     # logs and records
