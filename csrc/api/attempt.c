@@ -175,6 +175,7 @@ static MgEntry *
 commit_capture(MgCapture *capture, PyObject *result, Verdict verdict, MgTry *try)
 {
     MgEntry *entry = NULL;
+    assert(result == NULL || capture->reason == MG_REASON_NONE); /* it came to its end */
     if (result != NULL) {
         entry = mg_commit(capture, result);
     }
