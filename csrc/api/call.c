@@ -292,3 +292,21 @@ done:
     mg_watch(outer);
     return result;
 }
+
+PyObject *
+mg_compiled_call_strictly(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (mg_capture_current != NULL) {
+        return mg_compiled_call(self, args, nargsf, kwnames);
+    }
+    PyObject *before = mg_control_set_error_on_break(self->strict ? Py_True : Py_False);
+    PyObject *result = mg_compiled_call(self, args, nargsf, kwnames);
+    if (before != NULL) {
+        PyObject *type, *error, *traceback;
+        PyErr_Fetch(&type, &error, &traceback);
+        Py_XDECREF(mg_control_set_error_on_break(before));
+        PyErr_Restore(type, error, traceback);
+        Py_DECREF(before);
+    }
+    return result;
+}

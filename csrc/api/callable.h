@@ -44,6 +44,7 @@ typedef struct {
     int profiling;    /* calls are timed */
     int breaks;       /* graphs may end at a break */
     int limit;        /* of entries; -1 for that of the settings */
+    int strict;       /* breaks are errors (1) or not (0) while it is called, unless captured code says otherwise; -1 */
     int fullgraph;    /* no call may run in CPython for want of a capture: each failure is told */
     int told;         /* the limit that `missed` was told of, and does not want to hear again */
     PyObject *untold; /* strong: codes told that they are not compiled (None: all), or NULL */

@@ -50,6 +50,9 @@ PyObject *mg_compiled_saving_hooks(void);
 /* The compiled callable's vectorcall. */
 PyObject *mg_compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
+/* The same for one that says whether breaks are errors. */
+PyObject *mg_compiled_call_strictly(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+
 /* Why none of a tuple of entries fits, as a list of texts. New. */
 PyObject *mg_compiled_explain_miss(PyObject *entries, PyObject *const *arguments);
 

@@ -380,3 +380,21 @@ mg_control_error_on_break(MgCapture *capture)
     PyErr_Restore(type, error, traceback);
     return strict;
 }
+
+PyObject *
+mg_control_set_error_on_break(PyObject *value)
+{
+    if (control.flags != NULL && PyList_GET_SIZE(control.flags) < 2) {
+        find_flag();
+        mg_error_clear();
+    }
+    Py_ssize_t count = control.flags == NULL ? 0 : PyList_GET_SIZE(control.flags);
+    PyObject *pair = count == 0 ? NULL : PyList_GET_ITEM(control.flags, count - 1); /* torch's comes last */
+    PyObject *before = pair == NULL ? NULL : PyDict_GetItem(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
+    Py_XINCREF(before);
+    if (before != NULL && PyDict_SetItem(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), value) < 0) {
+        mg_error_clear();
+        Py_CLEAR(before);
+    }
+    return before;
+}

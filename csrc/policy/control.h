@@ -48,4 +48,8 @@ PyObject *mg_control_spared(PyFunctionObject *function);
 /* 1 if a break is an error here, because of error_on_graph_break; 0 is guarded. -1 with an exception. */
 int mg_control_error_on_break(MgCapture *capture);
 
+/* Says so outside captured code: makes torch's flag, or ours if torch has none, the object `value`. What it was, new; NULL
+ * without an exception if that can't be done. */
+PyObject *mg_control_set_error_on_break(PyObject *value);
+
 #endif

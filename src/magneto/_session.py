@@ -64,6 +64,8 @@ class Session:
         """Why what was captured before does not fit, the latest first."""
         self.reason: BreakReason | None = None
         self.graph: fx.GraphModule | None = None
+        self.guards: list[Any] = []
+        """Those of the entry, as TorchDynamo's; empty unless a filter or a hook looks at them."""
         self.profile: Profile | None = None
         self._contexts = contextlib.ExitStack()
         self._tracing = contextlib.ExitStack()
