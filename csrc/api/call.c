@@ -48,7 +48,7 @@ has_saving_hooks(void)
 }
 
 int
-mg_compiled_may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code)
+mg_compiled_may_capture(MgCompiled *self, MgStance stance)
 {
     int modes = mg_layout_has_modes();
     modes = modes == 0 ? has_saving_hooks() : modes;
@@ -59,17 +59,8 @@ mg_compiled_may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code)
         case MG_STANCE_EAGER_ON_RECOMPILE:
             return 0;
         case MG_STANCE_FAIL_ON_RECOMPILE:
-            PyErr_Format(PyExc_RuntimeError,
-                         "Detected recompile when the stance is 'fail_on_recompile'. filename: '%U', function name: "
-                         "'%U', line number: %d",
-                         code->co_filename, code->co_name, code->co_firstlineno);
-            return -1;
         case MG_STANCE_SKIP_GUARDS:
-            PyErr_SetString(PyExc_RuntimeError,
-                            "Recompilation triggered with skip_guard_eval_unsafe stance. This usually means that you "
-                            "have not warmed up your model with enough inputs such that you can guarantee no more "
-                            "recompilations.");
-            return -1;
+            return MG_MAY_NOT;
         case MG_STANCE_EAGER_THEN_COMPILE:
             self->warm++;
             return self->warm > 1;
@@ -183,12 +174,14 @@ call_without_entry(MgCompiled *self, PyObject *code, MgStance stance, const MgBo
         return call_plainly(self, subject->args, subject->nargsf, subject->kwnames);
     }
     int limit = bound == NULL ? 0 : mg_control_limit(self->limit);
-    int wanted = limit < 0       ? limit + 1
-                 : bound == NULL ? 1
-                                 : mg_compiled_may_capture(self, stance, (PyCodeObject *)code);
+    int wanted = limit < 0 ? limit + 1 : bound == NULL ? 1 : mg_compiled_may_capture(self, stance);
     if (wanted <= 0) {
         return wanted < 0 ? NULL
                           : PyObject_Vectorcall(self->function, subject->args, subject->nargsf, subject->kwnames);
+    }
+    if (wanted == MG_MAY_NOT) {
+        mg_compiled_refuse(self, self->entries, self->entry_count, bound->values, stance, (PyCodeObject *)code);
+        return NULL;
     }
     if (bound != NULL && self->entry_count >= limit && self->told != limit + 1) {
         int enough = mg_compiled_tell_miss(self, self->entries, self->entry_count, bound->values, limit);

@@ -60,8 +60,13 @@ PyObject *mg_compiled_explain_miss(PyObject *entries, PyObject *const *arguments
 int mg_compiled_is_strict(MgStance stance);
 
 /* Whether a call that no entry fits is to be captured: not under a mode of the program's, which would see how that is
- * done. 1 if it is, 0 if it is to be made in CPython, -1 with an exception. */
-int mg_compiled_may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code);
+ * done. 1 if it is, 0 if it is to be made in CPython, MG_MAY_NOT if the stance makes an error of it, -1 with an exception. */
+enum { MG_MAY_NOT = 2 };
+int mg_compiled_may_capture(MgCompiled *self, MgStance stance);
+
+/* That error, which says why none of the entries fits. */
+void mg_compiled_refuse(MgCompiled *self, MgEntry **entries, int count, PyObject *const *arguments, MgStance stance,
+                        PyCodeObject *code);
 
 /* The same. If it raises, torch's state is what it was: an interrupt may have left contexts open. */
 MgEntry *mg_compiled_capture_subject(MgCompiled *self, const MgSubject *subject);

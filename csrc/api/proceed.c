@@ -255,7 +255,8 @@ capture_point(MgCompiled *self, const Place *place, PyObject **result, MgFound *
         return MG_CONTINUE_PLAIN;
     }
     MgStance meant = stance == MG_STANCE_EAGER_THEN_COMPILE ? MG_STANCE_DEFAULT : stance;
-    if (mg_compiled_may_capture(self, meant, mg_frame_code(place->frame)) <= 0) {
+    int wanted = mg_compiled_may_capture(self, meant);
+    if (wanted <= 0) {
         return without_entry();
     }
     int limit = mg_control_limit(self->limit);
@@ -264,6 +265,11 @@ capture_point(MgCompiled *self, const Place *place, PyObject **result, MgFound *
     }
     point = point_of(self, place); /* the backend's guard may have run any code */
     if (point == NULL) {
+        return without_entry();
+    }
+    if (wanted == MG_MAY_NOT) {
+        mg_compiled_refuse(self, point->entries, point->entry_count, mg_frame_slots(place->frame), stance,
+                           mg_frame_code(place->frame));
         return without_entry();
     }
     if (point->entry_count >= limit) {

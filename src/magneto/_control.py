@@ -301,7 +301,7 @@ class set_stance(contextlib.ContextDecorator):
     - `"default"`: captures are made as they are needed.
     - `"force_eager"`: compiled callables run in CPython, as if they had not been compiled.
     - `"eager_on_recompile"`: what was captured so far is used; what fits none of it runs in CPython.
-    - `"fail_on_recompile"`: what was captured so far is used; what fits none of it is a `RuntimeError`.
+    - `"fail_on_recompile"`: what was captured so far is used; what fits none of it is an error that names the guard.
     - `"eager_then_compile"`: the first call of each callable runs in CPython.
     - `"aot_eager_then_compile"`: the first call of each callable is compiled by the backend `aot_eager`.
 

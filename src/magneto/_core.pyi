@@ -188,7 +188,7 @@ class Compiled:
         function: Callable[..., Any],
         compile: Callable[[Entry], Any] | None,
         stopped: Callable[[str, str, str | None, Any, str], None],
-        missed: Callable[[list[str], bool, tuple[Entry, ...]], bool] | None = None,
+        missed: Callable[..., bool] | None = None,
         limit: int = -1,
         captured: Callable[[Entry, float], None] | None = None,
         fullgraph: bool = False,

@@ -151,8 +151,20 @@ class Observer:
         else:
             _logs.say(log, logging.INFO, what, self.name, reason)
 
-    def missed(self, texts: list[str], at_limit: bool, entries: tuple[_core.Entry, ...] = ()) -> bool:
-        """A call fits no entry. True if this need not be told again at this limit."""
+    def missed(
+        self,
+        texts: list[str],
+        at_limit: bool,
+        entries: tuple[_core.Entry, ...] = (),
+        stance: str | None = None,
+        code: CodeType | None = None,
+    ) -> bool:
+        """A call fits no entry. True if this need not be told again at this limit.
+
+        With a stance that forbids captures this has to raise; `code` is then that of the frame.
+        """
+        if stance is not None and code is not None:
+            raise exc.RecompileError(_refusal(self.name, stance, code, texts))
         guard = _stack.told(texts[0]) if texts else ""
         self.recompiled = True
         for text, entry in zip(texts, entries, strict=False):
@@ -192,6 +204,29 @@ class Observer:
             "The call is at %s.", text, _caller(),
         )  # fmt: skip
         return True
+
+
+def _refusal(name: str, stance: str, code: CodeType, texts: list[str]) -> str:
+    """What is said of a call that would have to be captured under a stance that forbids it."""
+    what = (
+        "Recompilation triggered with skip_guard_eval_unsafe stance"
+        if stance == "skip_guard_eval_unsafe"
+        else f"Detected recompile when the stance is {stance!r}"
+    )
+    text = (
+        f"{what}. filename: {code.co_filename!r}, function name: {code.co_name!r}, line number: "
+        f"{code.co_firstlineno}\n"
+    )
+    if not texts:
+        return (
+            text
+            + f"Nothing was captured of {name} here: call it with such arguments before the stance is set."
+        )
+    number = "the only entry" if len(texts) == 1 else f"any of {len(texts)} entries"
+    return text + (
+        f"The call does not fit {number}, because this does not hold:\n{_list(texts)}\n"
+        "Keep what the guard names the same from call to call, or call it with such arguments before the stance is set."
+    )
 
 
 def _caller() -> str:
