@@ -5,6 +5,7 @@
 #include "api/callable.h"
 
 #include "api/bind.h"
+#include "api/miss.h"
 #include "api/parts.h"
 #include "api/session.h"
 #include "base/vector.h"
@@ -180,11 +181,11 @@ call_without_entry(MgCompiled *self, PyObject *code, MgStance stance, const MgBo
                           : PyObject_Vectorcall(self->function, subject->args, subject->nargsf, subject->kwnames);
     }
     if (wanted == MG_MAY_NOT) {
-        mg_compiled_refuse(self, self->entries, self->entry_count, bound->values, stance, (PyCodeObject *)code);
+        mg_miss_refuse(self, self->entries, self->entry_count, bound->values, stance, (PyCodeObject *)code);
         return NULL;
     }
     if (bound != NULL && self->entry_count >= limit && self->told != limit + 1) {
-        int enough = mg_compiled_tell_miss(self, self->entries, self->entry_count, bound->values, limit);
+        int enough = mg_miss_tell(self, self->entries, self->entry_count, bound->values, limit);
         if (enough < 0) {
             return NULL;
         }
@@ -198,7 +199,7 @@ call_without_entry(MgCompiled *self, PyObject *code, MgStance stance, const MgBo
     if (mg_session_begin(self, (PyCodeObject *)code, -1) < 0) {
         return NULL;
     }
-    int told = mg_compiled_tell_miss(self, self->entries, self->entry_count, bound->values, 0);
+    int told = mg_miss_tell(self, self->entries, self->entry_count, bound->values, 0);
     MgEntry *entry = told < 0 ? NULL : mg_compiled_capture_subject(self, subject);
     mg_session_end(self, &entry);
     if (entry == NULL && PyErr_Occurred()) {

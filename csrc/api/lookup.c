@@ -247,25 +247,3 @@ mg_compiled_try_entries(MgCompiled *self, MgEntry **entries, int entry_count, Mg
     ending->region = NULL;
     return result;
 }
-
-PyObject *
-mg_compiled_explain_miss(PyObject *entries, PyObject *const *arguments)
-{
-    PyObject *list = PyList_New(0);
-    for (Py_ssize_t i = 0; list != NULL && i < PyTuple_GET_SIZE(entries); i++) {
-        MgEntry *entry = (MgEntry *)PyTuple_GET_ITEM(entries, i);
-        PyObject *text = mg_guard_explain(&entry->guards, arguments);
-        if (text == NULL && !PyErr_Occurred()) {
-            text = entry->check == NULL ? NULL : PyObject_GetAttrString(entry->check, "text");
-            if (text == NULL) {
-                PyErr_Clear();
-                text = PyUnicode_FromString("the backend's guard on its inputs");
-            }
-        }
-        if (text == NULL || PyList_Append(list, text) < 0) {
-            Py_CLEAR(list);
-        }
-        Py_XDECREF(text);
-    }
-    return list;
-}
