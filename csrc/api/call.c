@@ -174,7 +174,7 @@ call_without_entry(MgCompiled *self, PyObject *code, MgStance stance, const MgBo
     if (mg_compiled_is_strict(stance) && self->entry_count == 0 && (self->plain || self->failures > 0)) {
         return call_plainly(self, subject->args, subject->nargsf, subject->kwnames);
     }
-    int limit = bound == NULL ? 0 : mg_control_limit(self->limit);
+    int limit = bound == NULL ? 0 : mg_control_limit(self->limit, 1);
     int wanted = limit < 0 ? limit + 1 : bound == NULL ? 1 : mg_compiled_may_capture(self, stance);
     if (wanted <= 0) {
         return wanted < 0 ? NULL

@@ -259,7 +259,7 @@ capture_point(MgCompiled *self, const Place *place, PyObject **result, MgFound *
     if (wanted <= 0) {
         return without_entry();
     }
-    int limit = mg_control_limit(self->limit);
+    int limit = mg_control_limit(self->limit, 0);
     if (limit < 0) {
         return without_entry();
     }

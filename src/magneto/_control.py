@@ -531,16 +531,17 @@ def _is_traced() -> bool:
     return True
 
 
-def look(own: int) -> int | None:
+def look(own: int, is_call: bool) -> int | None:
     """Where no entry fits: how many entries there may be, if the callable itself says `own` (-1 for nothing).
 
-    None if the call is to be made in CPython, whatever else is said.
+    None if the call is to be made in CPython, whatever else is said. A callable that runs already, and has FX trace something,
+    is not called by what FX traces: that is left to CPython.
     """
     get = _config.get
     if get("disable"):
         return None
     if _is_traced() and not get("force_compile_during_fx_trace"):
-        if get("error_on_nested_fx_trace"):
+        if is_call and get("error_on_nested_fx_trace"):
             raise RuntimeError(
                 "Detected that you are using FX to symbolically trace a dynamo-optimized function. This is not "
                 "supported at the moment. Trace the function itself; or set "

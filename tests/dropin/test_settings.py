@@ -288,6 +288,34 @@ def test_a_compiled_function_under_symbolic_tracing():
     assert [node.op for node in traced.graph.nodes] == ["placeholder", "call_function", "output"]
 
 
+@pytest.mark.parametrize("is_error", [True, False])
+def test_a_compiled_function_that_traces_symbolically(is_error):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.linear(x).relu() + helper(x)
+
+    def helper(x):
+        return x * 2
+
+    def f(model, x):
+        y = x + 1
+        traced = torch.fx.symbolic_trace(model)
+        return traced(y), [node.op for node in traced.graph.nodes]
+
+    model, x = Model(), torch.ones(2, 3)
+    expected, operations = f(model, x)
+    compiled = eager(f)
+    with torch._dynamo.config.patch(error_on_nested_fx_trace=is_error):
+        for _ in range(3):
+            result, found = compiled(model, x)
+            assert torch.equal(result, expected)
+            assert found == operations
+
+
 def test_tracing_on_another_thread_does_not_count():
     compiled, waits, goes_on = eager(add), threading.Event(), threading.Event()
 
