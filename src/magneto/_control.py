@@ -534,8 +534,8 @@ def _is_traced() -> bool:
 def look(own: int, is_call: bool) -> int | None:
     """Where no entry fits: how many entries there may be, if the callable itself says `own` (-1 for nothing).
 
-    None if the call is to be made in CPython, whatever else is said. A callable that runs already, and has FX trace something,
-    is not called by what FX traces: that is left to CPython.
+    None if the call is to be made in CPython, whatever else is said. A callable that runs already, and has FX trace
+    something, is not called by what FX traces: that is left to CPython.
     """
     get = _config.get
     if get("disable"):

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 from torch._guards import GuardSource, Source
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
+from torch.fx import _lazy_graph_module
 
 from magneto import _core, _propagate, _stack
 
@@ -225,11 +225,17 @@ def build(
     _erase_empty_switches(graph)
     if symbols is not None:
         _add_checks(root, graph, symbols.shape_env)
-    with _use_lazy_graph_module(lazy):
-        result = _make_graph_module(root, graph)
+    result = _module_class(lazy)(root, graph)
     result.meta["dynamo_flat_name_to_original_fqn"] = originals
     result._param_name_to_source = sources  # type: ignore[assignment]
     return result, inputs, frozen
+
+
+def _module_class(lazy: bool) -> type[fx.GraphModule]:
+    """As `_use_lazy_graph_module` decides, whose flag is the process's: two threads could leave it set."""
+    if lazy and not _lazy_graph_module._force_skip_lazy_graph_module_flag:
+        return _lazy_graph_module._LazyGraphModule
+    return fx.GraphModule
 
 
 def _graph_argument(source: Source, example: Any, fake: Any) -> Any:

@@ -376,6 +376,22 @@ def test_lazy_graph_modules():
     assert seen == [True, False]
 
 
+def test_making_a_lazy_graph_module_leaves_the_flag_of_the_process_alone(monkeypatch):
+    """Two threads that set it and put it back could leave it set: `torch.export` fails then."""
+    lazy = torch.fx._lazy_graph_module
+    flags = []
+    make = torch.fx.GraphModule.__init__
+
+    def noting(*args, **kwargs):
+        flags.append(lazy._use_lazy_graph_module_flag)
+        make(*args, **kwargs)
+
+    monkeypatch.setattr(torch.fx.GraphModule, "__init__", noting)
+    magneto.compile(add, backend=lambda module, inputs: module.forward)(X, 1)
+    assert flags
+    assert not any(flags)
+
+
 def test_weak_references_to_inputs_may_be_kept():
     def noting(module, inputs):
         contexts.append(torch._guards.TracingContext.get())
