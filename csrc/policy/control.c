@@ -21,7 +21,7 @@ static struct {
     PyObject *modules;  /* strong: names of modules -> marks, as ints */
     PyObject *flags;    /* strong: list of (dict, key) of the flags that make breaks errors */
     PyObject *refresh;  /* strong: looks for what was said through torch._dynamo */
-    PyObject *look;     /* strong: (limit of a callable, is it a call?) -> how many entries it may have, by the settings of now */
+    PyObject *look;     /* strong: (limit of a callable, is it a call?) -> how many entries it may have now */
     PyObject *replaced; /* strong: callables -> functions that are called in their place */
     PyObject *ignored;  /* strong: set of functions and methods whose calls are left out where they would be breaks */
     PyObject *scripted; /* strong: the class of functions that torch.jit.script has made of others */
