@@ -191,7 +191,10 @@ call_without_entry(MgCompiled *self, PyObject *code, MgStance stance, const MgBo
         }
         self->told = enough ? limit + 1 : 0;
     }
-    if (bound == NULL || self->code != code || self->plain || self->skip > 0 || self->entry_count >= limit) {
+    if (bound != NULL && self->entry_count >= limit) { /* in eager, all of it: what it calls would recompile as well */
+        return PyObject_Vectorcall(self->function, subject->args, subject->nargsf, subject->kwnames);
+    }
+    if (bound == NULL || self->code != code || self->plain || self->skip > 0) {
         self->skip -= self->skip > 0;
         return call_plainly(self, subject->args, subject->nargsf, subject->kwnames);
     }
