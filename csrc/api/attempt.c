@@ -208,6 +208,7 @@ static MgEntry *
 commit_capture(MgCapture *capture, PyObject *result, Verdict verdict, MgTry *try)
 {
     MgEntry *entry = NULL;
+    assert(result == NULL || capture->reason == MG_REASON_NONE); /* it came to its end */
     if (result != NULL) {
         entry = mg_commit(capture, result);
     }
@@ -531,24 +532,4 @@ mg_compiled_deoptimise(MgCompiled *self, const MgSubject *subject, PyObject *con
     Py_DECREF(error);
     mg_ending_clear(ending);
     return done;
-}
-
-int
-mg_compiled_tell_miss(MgCompiled *self, MgEntry **entries, int count, PyObject *const *arguments, int limit)
-{
-    if (self->missed == Py_None || count == 0) {
-        return 0;
-    }
-    PyObject *tried = PyTuple_New(count); /* texts may run any code */
-    for (int i = 0; tried != NULL && i < count; i++) {
-        PyTuple_SET_ITEM(tried, i, Py_NewRef((PyObject *)entries[i]));
-    }
-    PyObject *texts = tried == NULL ? NULL : mg_compiled_explain_miss(tried, arguments);
-    PyObject *told =
-        texts == NULL ? NULL : PyObject_CallFunction(self->missed, "OOO", texts, limit > 0 ? Py_True : Py_False, tried);
-    Py_XDECREF(texts);
-    Py_XDECREF(tried);
-    int result = told == NULL ? -1 : PyObject_IsTrue(told);
-    Py_XDECREF(told);
-    return result;
 }

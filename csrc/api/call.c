@@ -5,6 +5,7 @@
 #include "api/callable.h"
 
 #include "api/bind.h"
+#include "api/miss.h"
 #include "api/parts.h"
 #include "api/session.h"
 #include "base/vector.h"
@@ -48,7 +49,7 @@ has_saving_hooks(void)
 }
 
 int
-mg_compiled_may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code)
+mg_compiled_may_capture(MgCompiled *self, MgStance stance)
 {
     int modes = mg_layout_has_modes();
     modes = modes == 0 ? has_saving_hooks() : modes;
@@ -59,17 +60,8 @@ mg_compiled_may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code)
         case MG_STANCE_EAGER_ON_RECOMPILE:
             return 0;
         case MG_STANCE_FAIL_ON_RECOMPILE:
-            PyErr_Format(PyExc_RuntimeError,
-                         "Detected recompile when the stance is 'fail_on_recompile'. filename: '%U', function name: "
-                         "'%U', line number: %d",
-                         code->co_filename, code->co_name, code->co_firstlineno);
-            return -1;
         case MG_STANCE_SKIP_GUARDS:
-            PyErr_SetString(PyExc_RuntimeError,
-                            "Recompilation triggered with skip_guard_eval_unsafe stance. This usually means that you "
-                            "have not warmed up your model with enough inputs such that you can guarantee no more "
-                            "recompilations.");
-            return -1;
+            return MG_MAY_NOT;
         case MG_STANCE_EAGER_THEN_COMPILE:
             self->warm++;
             return self->warm > 1;
@@ -183,22 +175,27 @@ call_without_entry(MgCompiled *self, PyObject *code, MgStance stance, const MgBo
     if (mg_compiled_is_strict(stance) && self->entry_count == 0 && (self->plain || self->failures > 0)) {
         return call_plainly(self, subject->args, subject->nargsf, subject->kwnames);
     }
-    int limit = bound == NULL ? 0 : mg_control_limit(self->limit);
-    int wanted = limit < 0       ? limit + 1
-                 : bound == NULL ? 1
-                                 : mg_compiled_may_capture(self, stance, (PyCodeObject *)code);
+    int limit = bound == NULL ? 0 : mg_control_limit(self->limit, 1);
+    int wanted = limit < 0 ? limit + 1 : bound == NULL ? 1 : mg_compiled_may_capture(self, stance);
     if (wanted <= 0) {
         return wanted < 0 ? NULL
                           : PyObject_Vectorcall(self->function, subject->args, subject->nargsf, subject->kwnames);
     }
+    if (wanted == MG_MAY_NOT) {
+        mg_miss_refuse(self, self->entries, self->entry_count, bound->values, stance, (PyCodeObject *)code);
+        return NULL;
+    }
     if (bound != NULL && self->entry_count >= limit && self->told != limit + 1) {
-        int enough = mg_compiled_tell_miss(self, self->entries, self->entry_count, bound->values, limit);
+        int enough = mg_miss_tell(self, self->entries, self->entry_count, bound->values, limit);
         if (enough < 0) {
             return NULL;
         }
         self->told = enough ? limit + 1 : 0;
     }
-    if (bound == NULL || self->code != code || self->plain || self->skip > 0 || self->entry_count >= limit) {
+    if (bound != NULL && self->entry_count >= limit) { /* in eager, all of it: what it calls would recompile as well */
+        return PyObject_Vectorcall(self->function, subject->args, subject->nargsf, subject->kwnames);
+    }
+    if (bound == NULL || self->code != code || self->plain || self->skip > 0) {
         self->skip -= self->skip > 0;
         return call_plainly(self, subject->args, subject->nargsf, subject->kwnames);
     }
@@ -206,7 +203,7 @@ call_without_entry(MgCompiled *self, PyObject *code, MgStance stance, const MgBo
     if (mg_session_begin(self, (PyCodeObject *)code, -1) < 0) {
         return NULL;
     }
-    int told = mg_compiled_tell_miss(self, self->entries, self->entry_count, bound->values, 0);
+    int told = mg_miss_tell(self, self->entries, self->entry_count, bound->values, 0);
     MgEntry *entry = told < 0 ? NULL : mg_compiled_capture_subject(self, subject);
     mg_session_end(self, &entry);
     if (entry == NULL && PyErr_Occurred()) {
@@ -291,5 +288,23 @@ done:
         mg_exit_release(ending.exit);
     }
     mg_watch(outer);
+    return result;
+}
+
+PyObject *
+mg_compiled_call_strictly(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (mg_capture_current != NULL) {
+        return mg_compiled_call(self, args, nargsf, kwnames);
+    }
+    PyObject *before = mg_control_set_error_on_break(self->strict ? Py_True : Py_False);
+    PyObject *result = mg_compiled_call(self, args, nargsf, kwnames);
+    if (before != NULL) {
+        PyObject *type, *error, *traceback;
+        PyErr_Fetch(&type, &error, &traceback);
+        Py_XDECREF(mg_control_set_error_on_break(before));
+        PyErr_Restore(type, error, traceback);
+        Py_DECREF(before);
+    }
     return result;
 }

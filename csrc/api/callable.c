@@ -102,13 +102,13 @@ compiled_dealloc(MgCompiled *self)
 static PyObject *
 compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function",  "compile", "stopped", "missed", "limit", "captured",
-                            "fullgraph", "started", "ended",   "filter", NULL};
+    static char *names[] = {"function",  "compile", "stopped", "missed", "limit",  "captured",
+                            "fullgraph", "started", "ended",   "filter", "strict", NULL};
     PyObject *function, *compile, *stopped, *missed = Py_None, *captured = Py_None;
     PyObject *started = Py_None, *ended = Py_None, *filter = Py_None;
-    int limit = -1, fullgraph = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OiOpOOO", names, &function, &compile, &stopped, &missed, &limit,
-                                     &captured, &fullgraph, &started, &ended, &filter)) {
+    int limit = -1, fullgraph = 0, strict = -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OiOpOOOi", names, &function, &compile, &stopped, &missed,
+                                     &limit, &captured, &fullgraph, &started, &ended, &filter, &strict)) {
         return NULL;
     }
     if (mg_torch.tensor == NULL) {
@@ -123,7 +123,7 @@ compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (self == NULL) {
         return NULL;
     }
-    self->vectorcall = (vectorcallfunc)mg_compiled_call;
+    self->vectorcall = (vectorcallfunc)(strict < 0 ? mg_compiled_call : mg_compiled_call_strictly);
     self->function = Py_NewRef(function);
     self->compile = Py_NewRef(compile);
     self->missed = Py_NewRef(missed);
@@ -135,6 +135,7 @@ compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->limit = limit;
     self->dynamic = MG_DYNAMIC_AUTOMATIC;
     self->fullgraph = fullgraph;
+    self->strict = strict;
     return (PyObject *)self;
 }
 

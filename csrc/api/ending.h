@@ -9,6 +9,7 @@ typedef struct {
     MgExit *exit;      /* owned: it stops at a break; or NULL */
     MgEntry *entry;    /* strong: an operation of its graph has raised, the exception is set; or NULL */
     MgFailure failure; /* owned: what there is by then */
+    PyObject *region;  /* strong: the look-up as a profiler sees it, while it lasts; or NULL */
 } MgEnding;
 
 /* What came of the search for an entry. The first three are those of predicates, such as the guards'. */

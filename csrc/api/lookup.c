@@ -5,6 +5,7 @@
 #include "cpython/aside.h"
 #include "entry/replay.h"
 #include "torch/layout.h"
+#include "torch/region.h"
 #include "trace/deopt.h"
 
 /* Whether torch's global state is that of the entry. Reading it may run code and let other threads run. */
@@ -92,6 +93,18 @@ replay_compiled(MgEntry *entry, PyObject *const *arguments, MgEnding *ending)
     return MG_FOUND_RAISED;
 }
 
+/* Runs an entry while a profiler is on, which sees the look-up end and the run as a region of its own. */
+static PyObject *
+run_in_region(MgCompiled *self, MgEntry *entry, const MgRegisters *registers, MgEnding *ending)
+{
+    mg_region_leave(ending->region);
+    ending->region = NULL;
+    PyObject *region = mg_region_enter("Torch-Compiled Region: ", entry->compile_id);
+    PyObject *result = mg_entry_run(entry, registers, (PyObject *)self, &ending->exit, &ending->failure);
+    mg_region_leave(region);
+    return result;
+}
+
 /* Tries an entry of a list; *result and *ending are set if it fits. */
 static MgFound
 try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *arguments, PyObject **result,
@@ -123,7 +136,9 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
             memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)index);
             entries[0] = entry;
         }
-        *result = mg_entry_run(entry, &registers, (PyObject *)self, &ending->exit, &ending->failure);
+        *result = MG_LIKELY(ending->region == NULL)
+                      ? mg_entry_run(entry, &registers, (PyObject *)self, &ending->exit, &ending->failure)
+                      : run_in_region(self, entry, &registers, ending);
         if (MG_UNLIKELY(ending->failure.values != NULL)) {
             ending->entry = (MgEntry *)Py_NewRef((PyObject *)entry);
             found = MG_FOUND_RAISED;
@@ -174,9 +189,10 @@ check_decision(MgEntry **entries, int entry_count, MgEntry **candidates, int cou
     return MG_OK;
 }
 
-PyObject *
-mg_compiled_try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *decision,
-                        PyObject *const *arguments, MgFound *found, MgEnding *ending)
+/* The same without telling a profiler of it. */
+static PyObject *
+try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *decision, PyObject *const *arguments,
+            MgFound *found, MgEnding *ending)
 {
     PyObject *result = NULL;
     *found = MG_FOUND_NONE;
@@ -218,23 +234,16 @@ mg_compiled_try_entries(MgCompiled *self, MgEntry **entries, int entry_count, Mg
 }
 
 PyObject *
-mg_compiled_explain_miss(PyObject *entries, PyObject *const *arguments)
+mg_compiled_try_entries(MgCompiled *self, MgEntry **entries, int entry_count, MgDecision *decision,
+                        PyObject *const *arguments, MgFound *found, MgEnding *ending)
 {
-    PyObject *list = PyList_New(0);
-    for (Py_ssize_t i = 0; list != NULL && i < PyTuple_GET_SIZE(entries); i++) {
-        MgEntry *entry = (MgEntry *)PyTuple_GET_ITEM(entries, i);
-        PyObject *text = mg_guard_explain(&entry->guards, arguments);
-        if (text == NULL && !PyErr_Occurred()) {
-            text = entry->check == NULL ? NULL : PyObject_GetAttrString(entry->check, "text");
-            if (text == NULL) {
-                PyErr_Clear();
-                text = PyUnicode_FromString("the backend's guard on its inputs");
-            }
-        }
-        if (text == NULL || PyList_Append(list, text) < 0) {
-            Py_CLEAR(list);
-        }
-        Py_XDECREF(text);
+    assert(ending->region == NULL);
+    if (MG_LIKELY(!mg_region_is_wanted())) {
+        return try_entries(self, entries, entry_count, decision, arguments, found, ending);
     }
-    return list;
+    ending->region = mg_region_enter("TorchDynamo Cache Lookup", NULL);
+    PyObject *result = try_entries(self, entries, entry_count, decision, arguments, found, ending);
+    mg_region_leave(ending->region); /* none has run */
+    ending->region = NULL;
+    return result;
 }

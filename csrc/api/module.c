@@ -21,6 +21,7 @@
 #include "record/record.h"
 #include "record/shape/shape.h"
 #include "record/symbol.h"
+#include "torch/region.h"
 #include "trace/hook.h"
 #include "trace/trace.h"
 #include "world/tensor.h"
@@ -164,8 +165,9 @@ core_configure(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!OO", &PyDict_Type, &tables, &twin_class, &propagate)) {
         return NULL;
     }
-    if (mg_shadow_init() < 0 || mg_torch_init() < 0 || mg_twin_init(twin_class) < 0 || mg_record_init(propagate) < 0 ||
-        mg_tensor_init() < 0 || mg_rules_configure(tables) < 0 || mg_shape_init() < 0) {
+    if (mg_shadow_init() < 0 || mg_torch_init() < 0 || mg_region_find() < 0 || mg_twin_init(twin_class) < 0 ||
+        mg_record_init(propagate) < 0 || mg_tensor_init() < 0 || mg_rules_configure(tables) < 0 ||
+        mg_shape_init() < 0) {
         return NULL;
     }
     mg_reserve_fill();

@@ -52,15 +52,16 @@ PyObject *mg_compiled_saving_hooks(void);
 /* The compiled callable's vectorcall. */
 PyObject *mg_compiled_call(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
-/* Why none of a tuple of entries fits, as a list of texts. New. */
-PyObject *mg_compiled_explain_miss(PyObject *entries, PyObject *const *arguments);
+/* The same for one that says whether breaks are errors. */
+PyObject *mg_compiled_call_strictly(MgCompiled *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
 /* 1 if a stance makes captures errors: what was captured in vain before is then left to CPython. */
 int mg_compiled_is_strict(MgStance stance);
 
 /* Whether a call that no entry fits is to be captured: not under a mode of the program's, which would see how that is
- * done. 1 if it is, 0 if it is to be made in CPython, -1 with an exception. */
-int mg_compiled_may_capture(MgCompiled *self, MgStance stance, PyCodeObject *code);
+ * done. 1 if it is, 0 if it is to be made in CPython, MG_MAY_NOT if the stance makes an error of it, -1 with an exception. */
+enum { MG_MAY_NOT = 2 };
+int mg_compiled_may_capture(MgCompiled *self, MgStance stance);
 
 /* The same. If it raises, torch's state is what it was: an interrupt may have left contexts open. */
 MgEntry *mg_compiled_capture_subject(MgCompiled *self, const MgSubject *subject);
@@ -68,9 +69,6 @@ MgEntry *mg_compiled_capture_subject(MgCompiled *self, const MgSubject *subject)
 /* An operation of a graph has raised: the program goes on there, with the error. 1 with ending->exit; 0 without an
  * exception if CPython is to make the call; -1 with the operation's exception. */
 int mg_compiled_deoptimise(MgCompiled *self, const MgSubject *subject, PyObject *const *arguments, MgEnding *ending);
-
-/* Tells Python why no entry fits, if there are any; it may raise. 1 if it does not want to hear it again, 0, or -1. */
-int mg_compiled_tell_miss(MgCompiled *self, MgEntry **entries, int count, PyObject *const *arguments, int limit);
 
 /* Frees what points hold, which can run any code. */
 void mg_compiled_free_points(MgResumePoint *points, int count);

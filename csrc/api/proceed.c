@@ -2,6 +2,7 @@
 #include "api/parts.h"
 
 #include "api/callable.h"
+#include "api/miss.h"
 #include "api/session.h"
 #include "cpython/liveness.h"
 #include "policy/control.h"
@@ -237,8 +238,7 @@ static MgEntry *
 capture_again(MgCompiled *self, const Place *place, const MgSubject *subject)
 {
     MgResumePoint *point = point_of(self, place);
-    if (point == NULL ||
-        mg_compiled_tell_miss(self, point->entries, point->entry_count, mg_frame_slots(place->frame), 0) < 0) {
+    if (point == NULL || mg_miss_tell(self, point->entries, point->entry_count, mg_frame_slots(place->frame), 0) < 0) {
         return NULL;
     }
     return mg_compiled_capture_subject(self, subject);
@@ -255,15 +255,21 @@ capture_point(MgCompiled *self, const Place *place, PyObject **result, MgFound *
         return MG_CONTINUE_PLAIN;
     }
     MgStance meant = stance == MG_STANCE_EAGER_THEN_COMPILE ? MG_STANCE_DEFAULT : stance;
-    if (mg_compiled_may_capture(self, meant, mg_frame_code(place->frame)) <= 0) {
+    int wanted = mg_compiled_may_capture(self, meant);
+    if (wanted <= 0) {
         return without_entry();
     }
-    int limit = mg_control_limit(self->limit);
+    int limit = mg_control_limit(self->limit, 0);
     if (limit < 0) {
         return without_entry();
     }
     point = point_of(self, place); /* the backend's guard may have run any code */
     if (point == NULL) {
+        return without_entry();
+    }
+    if (wanted == MG_MAY_NOT) {
+        mg_miss_refuse(self, point->entries, point->entry_count, mg_frame_slots(place->frame), stance,
+                       mg_frame_code(place->frame));
         return without_entry();
     }
     if (point->entry_count >= limit) {

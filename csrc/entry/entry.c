@@ -271,11 +271,11 @@ mg_entry_describe(MgEntry *entry)
             }
         }
         PyObject *item =
-            Py_BuildValue("(isOOOOOOOOO)", i, kinds[node->kind], node->target == NULL ? Py_None : node->target,
+            Py_BuildValue("(isOOOOOOOOOi)", i, kinds[node->kind], node->target == NULL ? Py_None : node->target,
                           node->args == NULL ? Py_None : node->args, node->kwargs == NULL ? Py_None : node->kwargs,
                           node->value, node->stack == NULL ? Py_None : node->stack, text == NULL ? Py_None : text,
                           node->name == NULL ? Py_None : node->name, root == NULL ? Py_None : root,
-                          node->bindings == NULL ? Py_None : node->bindings);
+                          node->bindings == NULL ? Py_None : node->bindings, node->in_module);
         Py_XDECREF(text);
         int status = item == NULL ? -1 : PyList_Append(nodes, item);
         Py_XDECREF(item);

@@ -38,11 +38,14 @@ mg_drop_describe(const MgProgram *program, PyObject *const *registers)
         PyObject *expected = check->expected == NULL ? Py_None : check->expected;
         PyObject *text = mg_guard_source_text(program, check->source);
         PyObject *chain = text == NULL ? NULL : chain_of(program, check->source, registers);
-        PyObject *item = chain == NULL ? NULL
-                                       : Py_BuildValue("(sOOOOO)", kinds[check->kind], text, value ? Py_True : Py_False,
-                                                       value == NULL ? Py_None : value, chain, expected);
+        PyObject *whole = chain == NULL ? NULL : mg_guard_text(program, i);
+        PyObject *item = whole == NULL
+                             ? NULL
+                             : Py_BuildValue("(sOOOOOO)", kinds[check->kind], text, value ? Py_True : Py_False,
+                                             value == NULL ? Py_None : value, chain, expected, whole);
         Py_XDECREF(text);
         Py_XDECREF(chain);
+        Py_XDECREF(whole);
         if (item == NULL) {
             Py_CLEAR(list);
             break;

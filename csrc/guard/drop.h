@@ -11,8 +11,8 @@ typedef enum {
     MG_NEED_TENSOR,  /* a tensor: the graph gets it */
 } MgNeed;
 
-/* The checks of a program as a list of (kind, source as text, whether there is a value, value, chain, expected): the chain
- * has the objects through which the value is reached, itself first. New. */
+/* The checks of a program as a list of (kind, source as text, whether there is a value, value, chain, expected, guard as
+ * text): the chain has the objects through which the value is reached, itself first. New. */
 PyObject *mg_drop_describe(const MgProgram *program, PyObject *const *registers);
 
 /* Keeps the checks that are marked, and has what the entry needs be there all the same; `needs` are by step. With

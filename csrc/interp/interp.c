@@ -364,7 +364,8 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
     int oparg;
     mg_frame_set_depth(frame, -1);
 
-    const int finalizes = capture != NULL && !direct && !throwflag && is_finalizer(frame);
+    const int is_root = capture != NULL && capture->root == NULL; /* a finalizer may be what is captured itself */
+    const int finalizes = capture != NULL && !is_root && !direct && !throwflag && is_finalizer(frame);
     if (MG_UNLIKELY(capture != NULL)) {
         if (capture->reason != MG_REASON_NONE && (throwflag || capture->ending || finalizes)) {
             /* a generator that a frame let go of where the capture stops: eager would run its handlers later */

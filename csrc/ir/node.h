@@ -20,6 +20,7 @@ typedef struct {
     MgSource *source;   /* of an input */
     PyObject *real;     /* strong: the tensor that an input stands for */
     int is_number;      /* it computes a number that varies from call to call of others */
+    int in_module;      /* an input: an attribute of an nn.Module, or in one, leads to it */
     int is_part;        /* it only takes something out of another: no node is made of it if nobody uses it */
     PyObject *name;     /* strong: the name of the variable it was first stored in, or NULL */
     PyObject *bindings; /* strong: where symbols come first in its result, for a backend; or NULL */

@@ -188,7 +188,8 @@ mg_meta_of_tensor(PyObject *tensor)
     int flags = requires_grad ? MG_META_REQUIRES_GRAD : 0;
     if (requires_grad) {
         PyObject *leaf = mg_aside_getattr(tensor, MG_STRING("is_leaf"));
-        if (leaf == NULL) {
+        if (leaf == NULL) { /* a view made under no_grad whose base was written to: torch can't tell */
+            mg_error_clear();
             return NULL;
         }
         flags |= leaf == Py_True ? 0 : MG_META_NON_LEAF | (mg_torch_views_leaf(tensor) ? MG_META_LEAF_VIEW : 0);

@@ -72,7 +72,7 @@ PyObject *mg_twin_fake(const MgTwin *twin);
 /* Makes a new twin a view of what `other` is a view of. */
 void mg_twin_join(MgTwin *twin, MgTwin *other);
 
-/* Metadata of an outside tensor. New. NULL without an exception if it has no plain strides. */
+/* Metadata of an outside tensor. New. NULL without an exception if it has no plain strides, or torch refuses to tell. */
 MgMeta *mg_meta_of_tensor(PyObject *tensor);
 /* Metadata from its parts; sizes and strides are sequences of ints and MgDimObjects, or with a FakeTensor also of symbols. New. */
 MgMeta *mg_meta_get(PyObject *dtype, PyObject *device, PyObject *sizes, PyObject *strides, int flags, PyObject *fake);

@@ -21,7 +21,7 @@ static struct {
     PyObject *modules;  /* strong: names of modules -> marks, as ints */
     PyObject *flags;    /* strong: list of (dict, key) of the flags that make breaks errors */
     PyObject *refresh;  /* strong: looks for what was said through torch._dynamo */
-    PyObject *look;     /* strong: (limit of a callable) -> how many entries it may have, by the settings of now */
+    PyObject *look;     /* strong: (limit of a callable, is it a call?) -> how many entries it may have now */
     PyObject *replaced; /* strong: callables -> functions that are called in their place */
     PyObject *ignored;  /* strong: set of functions and methods whose calls are left out where they would be breaks */
     PyObject *scripted; /* strong: the class of functions that torch.jit.script has made of others */
@@ -140,13 +140,14 @@ mg_control_begin(void)
 }
 
 int
-mg_control_limit(int own)
+mg_control_limit(int own, int is_call)
 {
     if (control.look == NULL) {
         return own;
     }
     PyObject *given = PyLong_FromLong(own);
-    PyObject *limit = given == NULL ? NULL : mg_aside_call(control.look, &given, 1);
+    PyObject *arguments[] = {given, is_call ? Py_True : Py_False};
+    PyObject *limit = given == NULL ? NULL : mg_aside_call(control.look, arguments, 2);
     int result = limit == NULL || limit == Py_None ? -1 : _PyLong_AsInt(limit);
     Py_XDECREF(given);
     Py_XDECREF(limit);
@@ -379,4 +380,22 @@ mg_control_error_on_break(MgCapture *capture)
     }
     PyErr_Restore(type, error, traceback);
     return strict;
+}
+
+PyObject *
+mg_control_set_error_on_break(PyObject *value)
+{
+    if (control.flags != NULL && PyList_GET_SIZE(control.flags) < 2) {
+        find_flag();
+        mg_error_clear();
+    }
+    Py_ssize_t count = control.flags == NULL ? 0 : PyList_GET_SIZE(control.flags);
+    PyObject *pair = count == 0 ? NULL : PyList_GET_ITEM(control.flags, count - 1); /* torch's comes last */
+    PyObject *before = pair == NULL ? NULL : PyDict_GetItem(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
+    Py_XINCREF(before);
+    if (before != NULL && PyDict_SetItem(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), value) < 0) {
+        mg_error_clear();
+        Py_CLEAR(before);
+    }
+    return before;
 }

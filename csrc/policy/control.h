@@ -23,9 +23,10 @@ int mg_control_configure(PyObject *tables);
 /* At the start of a capture: finds what users have said through torch._dynamo since. MG_ERR if that is interrupted. */
 int mg_control_begin(void);
 
-/* How many entries there may be, by the settings as they are now; `own` is what the callable itself says, -1 for nothing.
- * -1 if nothing is to be captured, -2 with an exception. Runs Python code: it is asked where no entry fits. */
-int mg_control_limit(int own);
+/* How many entries there may be, by the settings as they are now; `own` is what the callable itself says, -1 for nothing;
+ * `is_call` is 0 if the callable runs already. -1 if nothing is to be captured, -2 with an exception. Runs Python code: it is
+ * asked where no entry fits. */
+int mg_control_limit(int own, int is_call);
 
 /* What was said about a callable. *other is the replacement, borrowed. -1 with an exception. */
 int mg_control_mark(PyObject *callable, PyObject **other);
@@ -47,5 +48,9 @@ PyObject *mg_control_spared(PyFunctionObject *function);
 
 /* 1 if a break is an error here, because of error_on_graph_break; 0 is guarded. -1 with an exception. */
 int mg_control_error_on_break(MgCapture *capture);
+
+/* Says so outside captured code: makes torch's flag, or ours if torch has none, the object `value`. What it was, new; NULL
+ * without an exception if that can't be done. */
+PyObject *mg_control_set_error_on_break(PyObject *value);
 
 #endif

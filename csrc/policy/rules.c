@@ -11,6 +11,7 @@
 #include "capture/protocol.h"
 #include "capture/tracer.h"
 #include "cpython/aside.h"
+#include "ir/alias.h"
 #include "policy/query.h"
 #include "policy/calls.h"
 #include "policy/control.h"
@@ -186,6 +187,16 @@ mg_call_unknown(MgCapture *capture, PyObject *callable)
     return NULL;
 }
 
+/* 1 if the first argument of a call, or the first behind `self`, is looked up in a set or a dict, or becomes a key of it. */
+static int
+is_key(PyObject *callable, PyObject *const *args, Py_ssize_t index)
+{
+    PyObject *self = index == 0 && PyCFunction_Check(callable)                 ? PyCFunction_GET_SELF(callable)
+                     : index == 1 && Py_IS_TYPE(callable, &PyMethodDescr_Type) ? args[0]
+                                                                               : NULL;
+    return self != NULL && (PyAnySet_Check(self) || PyDict_Check(self));
+}
+
 PyObject *
 mg_call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
@@ -207,7 +218,8 @@ mg_call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py
     PyObject *result = NULL;
     Py_ssize_t ready = 0;
     for (; ready < total; ready++) {
-        exposed[ready] = mg_world_expose(capture, args[ready]);
+        PyObject *value = is_key(callable, args, ready) ? mg_twin_original(args[ready]) : args[ready];
+        exposed[ready] = mg_world_expose(capture, value);
         if (exposed[ready] == NULL) {
             break;
         }

@@ -7,6 +7,7 @@ static struct {
     PyObject *operators;      /* strong: names of methods of tensors -> functions of the module operator */
     PyObject *attributes;     /* strong: names of attributes of tensors that follow from the metadata */
     PyObject *stand_ins;      /* strong: classes -> what torch takes them for: dtypes, names of tensor types */
+    PyObject *module;         /* strong: torch.nn.Module */
     PyObject *module_getattr; /* strong: torch.nn.Module.__getattr__, */
     PyObject *module_code;    /* strong: and its code at start-up */
 } named;
@@ -18,8 +19,8 @@ mg_kind_configure(PyObject *tables)
         const char *name;
         PyObject **slot;
     } wanted[] = {
-        {"operators", &named.operators},           {"attributes", &named.attributes},   {"stand_ins", &named.stand_ins},
-        {"module_getattr", &named.module_getattr}, {"module_code", &named.module_code},
+        {"operators", &named.operators}, {"attributes", &named.attributes},         {"stand_ins", &named.stand_ins},
+        {"module", &named.module},       {"module_getattr", &named.module_getattr}, {"module_code", &named.module_code},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(wanted); i++) {
         PyObject *value = mg_dict_take(tables, wanted[i].name);
@@ -98,6 +99,12 @@ int
 mg_kind_is_graph_constant(PyObject *value)
 {
     return mg_kinds_has(MG_SET_GRAPH, Py_TYPE(value)) || mg_kinds_has(MG_SET_CONSTANT, Py_TYPE(Py_TYPE(value)));
+}
+
+int
+mg_kind_is_module(PyTypeObject *type)
+{
+    return named.module != NULL && PyType_IsSubtype(type, (PyTypeObject *)named.module);
 }
 
 int

@@ -14,6 +14,7 @@ int mg_kind_is_plain_parameter(PyTypeObject *type); /* nn.Parameter, or a subcla
 int mg_kind_is_value(PyTypeObject *type);           /* of numpy's scalars, which are guarded by value */
 int mg_kind_is_graph_constant(PyObject *value);     /* an object that a graph may hold as an argument */
 
+int mg_kind_is_module(PyTypeObject *type);         /* torch.nn.Module or a subclass */
 int mg_kind_is_module_getattr(PyObject *function); /* torch.nn.Module.__getattr__ as torch has it */
 int mg_kind_is_tensor_attribute(PyObject *name);   /* an attribute of a tensor that follows from its metadata */
 

@@ -363,6 +363,45 @@ keep_guarded(MgCapture *capture)
     return nodes == NULL ? MG_ERR : MG_OK;
 }
 
+/* 1 if the source starts at, or leads through, one of those in the table. */
+static int
+leads_through(const MgTable *modules, const MgSource *source)
+{
+    while (source != NULL && mg_table_get(modules, source, NULL) == NULL) {
+        source = source->base;
+    }
+    return source != NULL;
+}
+
+/* Marks the inputs that modules lead to, whichever way they were met first: a backend is told of them. */
+static int
+mark_module_inputs(MgCapture *capture)
+{
+    MgTable modules = {0};
+    int status = MG_OK;
+    for (int i = 0; status == MG_OK && i < capture->met.record_count; i++) {
+        MgOutside *record = capture->met.record_list[i];
+        if (record->kind == MG_KIND_INSTANCE && record->source != NULL && mg_kind_is_module(Py_TYPE(record->object))) {
+            status = mg_table_set(&modules, record->source, NULL, record->source);
+        }
+    }
+    for (int i = 0; status == MG_OK && modules.used > 0 && i < capture->graph.node_count; i++) {
+        MgNode *node = &capture->graph.nodes[i];
+        node->in_module = node->kind == MG_NODE_INPUT && leads_through(&modules, node->source);
+    }
+    for (int i = 0; status == MG_OK && modules.used > 0 && i < capture->reads.guard_count; i++) {
+        const MgGuard *guard = &capture->reads.guards[i];
+        MgTwin *twin = guard->kind == MG_GUARD_ALIAS && guard->source->view != NULL && mg_is_twin(guard->source->view)
+                           ? mg_twin_of(guard->source->view)
+                           : NULL;
+        if (twin != NULL && twin->node >= 0 && leads_through(&modules, guard->source)) {
+            capture->graph.nodes[twin->node].in_module = 1;
+        }
+    }
+    mg_table_free(&modules);
+    return status;
+}
+
 static int
 collect_inputs(MgEntry *entry)
 {
@@ -691,6 +730,9 @@ mg_commit(MgCapture *capture, PyObject *result)
         entry->settings = Py_XNewRef(capture->torch.settings);
         entry->is_exact = capture->breaks.is_exact;
         status = mg_guard_compile(&entry->guards, capture);
+    }
+    if (status == MG_OK && capture->graph.foreign) {
+        status = mark_module_inputs(capture);
     }
     if (status == MG_OK) {
         entry->nodes = capture->graph.nodes;

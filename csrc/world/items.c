@@ -71,7 +71,7 @@ mg_world_getitem(MgCapture *capture, PyObject *container, PyObject *key)
         Py_XDECREF(exposed);
         return NULL;
     }
-    PyObject *exposed_key = mg_world_escape(capture, key);
+    PyObject *exposed_key = mg_world_escape(capture, mg_twin_original(key));
     PyObject *result = exposed_key == NULL || mg_protocol_guard_calls(capture, exposed_key) < 0
                            ? NULL
                            : PyObject_GetItem(exposed, exposed_key);
@@ -96,7 +96,7 @@ mg_world_setitem(MgCapture *capture, PyObject *container, PyObject *key, PyObjec
         Py_XDECREF(exposed);
         return MG_ERR;
     }
-    PyObject *exposed_key = mg_world_escape(capture, key);
+    PyObject *exposed_key = mg_world_escape(capture, mg_twin_original(key));
     PyObject *exposed_value = value == NULL || exposed_key == NULL ? NULL : mg_world_escape(capture, value);
     int result = MG_ERR;
     if (exposed_key != NULL && (value == NULL || exposed_value != NULL) &&
@@ -124,7 +124,7 @@ mg_world_contains(MgCapture *capture, PyObject *container, PyObject *key)
         Py_XDECREF(exposed);
         return -1;
     }
-    PyObject *exposed_key = mg_world_escape(capture, key);
+    PyObject *exposed_key = mg_world_escape(capture, mg_twin_original(key));
     int result = exposed_key == NULL || mg_protocol_guard_calls(capture, exposed_key) < 0
                      ? -1
                      : PySequence_Contains(exposed, exposed_key);

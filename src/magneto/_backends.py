@@ -158,6 +158,11 @@ class Compiler:
 
     def __call__(self, entry: _core.Entry) -> Any:
         """What the backend made, with its guard on the inputs if it has one; None if the core is to run the graph."""
+        session = _session.current()
+        with contextlib.nullcontext() if session is None else session.profiled():
+            return self._compile(entry, session)
+
+    def _compile(self, entry: _core.Entry, session: _session.Session | None) -> Any:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         if entry.operations == 0:  # nothing for a backend
@@ -168,12 +173,16 @@ class Compiler:
             return None
         symbols = entry.symbols
         shapes = ShapeEnv(assume_static_by_default=True) if symbols is None else symbols.shape_env
-        module, inputs = _graph.build(
-            entry, FakeTensorMode(shape_env=shapes), lazy=config.use_lazy_graph_module, function=self.function
+        module, inputs, frozen = _graph.build(
+            entry,
+            FakeTensorMode(shape_env=shapes),
+            lazy=config.use_lazy_graph_module,
+            function=self.function,
+            freezing=_is_freezing(self.backend),
         )
+        given = [value for position, value in enumerate(inputs) if position not in frozen]
         if all("example_value" not in node.meta for node in module.graph.nodes):
             return None  # it only changes torch's state: nothing for a backend either
-        session = _session.current()
         number = None if session is None else session.id
         if session is not None:
             session.graph = module
@@ -185,7 +194,7 @@ class Compiler:
         # a mode of its own for the backend: the graph's example values may have been changed by its operations
         context = TracingContext(FakeTensorMode(shape_env=shapes))
         context.traced_code.extend(entry.codes or ())
-        for node, tensor in zip(module.graph.nodes, inputs, strict=False):  # the placeholders come first
+        for node, tensor in zip(module.graph.nodes, given, strict=False):  # the placeholders come first
             context.tensor_to_context[tensor] = _static_shape(tensor, node._dynamo_source)
         try:
             with (
@@ -196,7 +205,7 @@ class Compiler:
                 torch.compiler._compile_session_context(),
                 tracing(context),
             ):
-                compiled = _debug.wrap(self._chosen(), number)(module, inputs)
+                compiled = _debug.wrap(self._chosen(), number)(module, given)
             if not callable(compiled):
                 raise TypeError(f"a backend must return a callable, and this one returned {compiled!r}")
         except Exception as error:
@@ -214,7 +223,45 @@ class Compiler:
         check = _guard_on_inputs(entry, context, inputs)
         _let_go(context, module)
         compiled = _not_lazy(compiled)
+        if frozen:
+            compiled, check = _without(compiled, frozen), _same(inputs, frozen, check)
         return compiled if check is None else (compiled, check)
+
+
+def _is_freezing(backend: Any) -> bool:
+    """Whether tensors that modules hold are to be constants of the graph: inductor then folds them."""
+    if config.prepare_freezing:
+        return True
+    if torch.is_grad_enabled():
+        return False
+    settings = sys.modules.get("torch._inductor.config")  # what is not loaded has not been set
+    options = getattr(backend, "config", None)
+    chosen = options.get("freezing") if isinstance(options, dict) else None
+    return bool(settings is not None and settings.freezing if chosen is None else chosen)
+
+
+def _without(compiled: Callable[..., Any], frozen: list[int]) -> Callable[..., Any]:
+    """A compiled graph that is not given the inputs at some positions."""
+    left_out = frozenset(frozen)
+
+    def run(*inputs: Any) -> Any:
+        return compiled(*(value for position, value in enumerate(inputs) if position not in left_out))
+
+    return run
+
+
+def _same(
+    inputs: list[Any], frozen: list[int], check: Callable[[tuple[Any, ...]], bool] | None
+) -> Callable[[tuple[Any, ...]], bool]:
+    """A guard on the inputs: those that the graph holds are the same tensors."""
+    held = [(position, inputs[position]) for position in frozen]
+
+    def guard(inputs: tuple[Any, ...]) -> bool:
+        return all(inputs[position] is tensor for position, tensor in held) and (
+            check is None or check(inputs)
+        )
+
+    return guard
 
 
 def _let_go(context: TracingContext, module: fx.GraphModule) -> None:

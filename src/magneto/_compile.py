@@ -35,6 +35,9 @@ class Settings:
         recompile_limit: int | None = None,
         isolate_recompiles: bool = False,
         shapes_spec: Any = None,
+        guard_export_fn: Callable[[Any], None] | None = None,
+        guard_fail_fn: Callable[[Any], None] | None = None,
+        error_on_graph_break: bool | None = None,
     ) -> None:
         if mode is not None and options is not None:
             raise RuntimeError("give either mode or options, not both")
@@ -50,6 +53,9 @@ class Settings:
         self.recompile_limit = recompile_limit
         self.isolate_recompiles = isolate_recompiles
         self.shapes_spec = shapes_spec
+        self.guard_export_fn = guard_export_fn
+        self.guard_fail_fn = guard_fail_fn
+        self.error_on_graph_break = error_on_graph_break
         _check_shapes(dynamic, shapes_spec)
         self.find()
 
@@ -67,7 +73,8 @@ class Settings:
         from magneto import _runtime as _runtime  # sets the core up
 
         backend = self.find()
-        observer = _events.Observer(name or exc.name_of(function), self.fullgraph, function)
+        hooks = _events.Hooks(self.guard_export_fn, self.guard_fail_fn)
+        observer = _events.Observer(name or exc.name_of(function), self.fullgraph, function, hooks)
         compiler = None if backend is None else _backends.Compiler(backend, function, seen, observer)
         compiled = _core.Compiled(
             function,
@@ -79,7 +86,8 @@ class Settings:
             limit=-1 if self.recompile_limit is None else self.recompile_limit,
             started=observer.started,
             ended=observer.ended,
-            filter=functools.partial(_filter.chosen, self.guard_filter_fn),
+            filter=functools.partial(_filter.chosen, self.guard_filter_fn, self.guard_export_fn is not None),
+            strict=-1 if self.error_on_graph_break is None else bool(self.error_on_graph_break),
         )
         compiled.breaks = not self.fullgraph
         _made.add(compiled)
@@ -89,6 +97,8 @@ class Settings:
         """A function, module or class, compiled in this way."""
         import torch
 
+        if not callable(model):
+            raise TypeError(f"only a callable can be compiled, not {_short(model)}")
         model = _control.innermost(model)
         if isinstance(model, torch.nn.Module):
             from magneto._module import OptimizedModule
@@ -109,6 +119,7 @@ class Settings:
         compiled._isolate_recompiles_id = -1
         compiled._is_torch_compile = True
         compiled.get_compiler_config = self.get_compiler_config
+        compiled.aot_compile = aot_compile
         return compiled
 
     def _compile_class(self, cls: type) -> type:
@@ -136,7 +147,6 @@ class Settings:
     callback = property(find)
     first_ctx = True
     export = False
-    error_on_graph_break = None
 
     @property
     def _dynamic(self) -> bool | None:
@@ -331,6 +341,14 @@ def with_frame(function: Any) -> Any:
         return function(*args, **kwargs)
 
     return call
+
+
+def aot_compile(example_inputs: Any) -> Any:
+    """What `torch.compile` has for making a file of what was compiled; not here yet."""
+    raise exc.MagnetoError(
+        "aot_compile is not there yet: what magneto captures can't be saved. For a file of compiled code use "
+        "torch.export and torch._inductor.aoti_compile_and_package; or torch.compile itself, without magneto.install()."
+    )
 
 
 def _reduce(compiled: _core.Compiled) -> Any:

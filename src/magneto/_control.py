@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -300,7 +301,7 @@ class set_stance(contextlib.ContextDecorator):
     - `"default"`: captures are made as they are needed.
     - `"force_eager"`: compiled callables run in CPython, as if they had not been compiled.
     - `"eager_on_recompile"`: what was captured so far is used; what fits none of it runs in CPython.
-    - `"fail_on_recompile"`: what was captured so far is used; what fits none of it is a `RuntimeError`.
+    - `"fail_on_recompile"`: what was captured so far is used; what fits none of it is an error that names the guard.
     - `"eager_then_compile"`: the first call of each callable runs in CPython.
     - `"aot_eager_then_compile"`: the first call of each callable is compiled by the backend `aot_eager`.
 
@@ -501,27 +502,52 @@ _seen_skipped: list[Any] = [((), False)]
 _symbols = (False, False)
 
 
-def look(own: int) -> int | None:
+def take_symbols() -> None:
+    """Have captures from now on make symbols of what depends on data, or not, as the settings say."""
+    global _symbols
+    symbols = (
+        bool(_config.get("capture_scalar_outputs")),
+        bool(_config.get("capture_dynamic_output_shape_ops")),
+    )
+    if symbols != _symbols:
+        _symbols = symbols
+        _core.allow_symbols(*symbols)
+
+
+def _is_traced() -> bool:
+    """Whether FX traces the code that calls. Its flag tells that it traces on some thread; frames tell on which."""
+    tracing = sys.modules.get("torch.fx._symbolic_trace")
+    if tracing is None or not tracing._is_fx_tracing_flag:
+        return False
+    here = threading.get_ident()
+    for thread, top in sys._current_frames().items():
+        frame: types.FrameType | None = (
+            top if thread != here else None
+        )  # the frames of the call are out of sight
+        while frame is not None:
+            if frame.f_globals is vars(tracing) and frame.f_code.co_name == "trace":
+                return False
+            frame = frame.f_back
+    return True
+
+
+def look(own: int, is_call: bool) -> int | None:
     """Where no entry fits: how many entries there may be, if the callable itself says `own` (-1 for nothing).
 
-    None if the call is to be made in CPython, whatever else is said.
+    None if the call is to be made in CPython, whatever else is said. A callable that runs already, and has FX trace
+    something, is not called by what FX traces: that is left to CPython.
     """
-    global _symbols
     get = _config.get
     if get("disable"):
         return None
-    tracing = sys.modules.get("torch.fx._symbolic_trace")
-    if tracing is not None and tracing._is_fx_tracing_flag and not get("force_compile_during_fx_trace"):
-        if get("error_on_nested_fx_trace"):
+    if _is_traced() and not get("force_compile_during_fx_trace"):
+        if is_call and get("error_on_nested_fx_trace"):
             raise RuntimeError(
                 "Detected that you are using FX to symbolically trace a dynamo-optimized function. This is not "
                 "supported at the moment. Trace the function itself; or set "
                 "torch._dynamo.config.error_on_nested_fx_trace = False to have it traced as if it were not compiled."
             )
         return None
-    symbols = bool(get("capture_scalar_outputs")), bool(get("capture_dynamic_output_shape_ops"))
-    if symbols != _symbols:
-        _symbols = symbols
-        _core.allow_symbols(*symbols)
+    take_symbols()
     limit = get("recompile_limit") if own < 0 else own
     return max(0, min(int(limit), int(get("accumulated_recompile_limit")), 1 << 30))

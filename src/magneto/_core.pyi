@@ -166,8 +166,9 @@ class Entry:
     def describe(self) -> tuple[list[tuple[Any, ...]], list[int], list[Any]]:
         """The graph: its nodes, the numbers of those that it returns, and the tensors that its inputs stood for.
 
-        A node is (number, kind, target, args, kwargs, value, stack, source, name, root, bindings): `root` is what the
-        source starts from, a name or an object; `bindings` says where symbols come first in its value.
+        A node is (number, kind, target, args, kwargs, value, stack, source, name, root, bindings, in_module): `root` is
+        what the source starts from, a name or an object; `bindings` says where symbols come first in its value;
+        `in_module` is 1 for an input that an nn.Module leads to.
         """
 
     def questions(self) -> list[tuple[Any, ...]]:
@@ -187,13 +188,14 @@ class Compiled:
         function: Callable[..., Any],
         compile: Callable[[Entry], Any] | None,
         stopped: Callable[[str, str, str | None, Any, str], None],
-        missed: Callable[[list[str], bool, tuple[Entry, ...]], bool] | None = None,
+        missed: Callable[..., bool] | None = None,
         limit: int = -1,
         captured: Callable[[Entry, float], None] | None = None,
         fullgraph: bool = False,
         started: Callable[[CodeType, int], None] | None = None,
         ended: Callable[[Entry | None, BaseException | None], None] | None = None,
         filter: Callable[[], Callable[[list[tuple[Any, ...]]], list[bool]] | None] | None = None,
+        strict: int = -1,
     ) -> Compiled: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any: ...

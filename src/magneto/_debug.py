@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import fx
 
-from magneto import _config, exc
+from magneto import _config, _control, exc
 
 _ASKED = ("repro_after", "verify_correctness", "debug_backend_override")
+_OVERRIDES = ("debug_backend_override", "debug_dynamo_config_override", "debug_inductor_config_override")
 
 
 def is_asked() -> bool:
@@ -31,14 +33,34 @@ def wrap(backend: Callable[..., Any], compile_id: Any) -> Callable[..., Any]:
     return _Verified(backend) if _config.get("verify_correctness") else backend
 
 
-def _override(backend: Callable[..., Any], compile_id: Any, names: str, configs: str) -> Callable[..., Any]:
+def settings(compile_id: Any) -> contextlib.AbstractContextManager[Any]:
+    """For a `with` block: the settings of one compilation. Raises if one of the overrides is wrong."""
+    backends, changes, configs = map(_config.get, _OVERRIDES)
+    if not (backends or changes or configs):
+        return contextlib.nullcontext()
     from torch._dynamo import graph_id_filter
 
-    wrong = graph_id_filter._validate_backend_names(names) or graph_id_filter._validate_inductor_config_keys(
-        configs
+    wrong = (
+        graph_id_filter._validate_backend_names(backends)
+        or graph_id_filter._validate_dynamo_config_keys(changes)
+        or graph_id_filter._validate_inductor_config_keys(configs)
     )
     if wrong:
         raise ValueError(wrong)
+    patches = graph_id_filter.get_dynamo_config_override_for_compile_id(compile_id, changes)
+    return _patched(patches) if patches else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _patched(patches: dict[str, Any]) -> Iterator[None]:
+    with torch._dynamo.config.patch(patches):
+        _control.take_symbols()
+        yield
+
+
+def _override(backend: Callable[..., Any], compile_id: Any, names: str, configs: str) -> Callable[..., Any]:
+    from torch._dynamo import graph_id_filter
+
     other = graph_id_filter.get_backend_override_for_compile_id(compile_id, names)
     backend = backend if other is None else other
     patches = graph_id_filter.get_inductor_config_override_for_compile_id(compile_id, configs)

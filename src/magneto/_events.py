@@ -7,10 +7,11 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from magneto import _control, _core, _hints, _logs, _session, _stack, exc
+from magneto import _control, _core, _hints, _logs, _session, _stack, _tables, exc
 from magneto._config import config
 from magneto._counters import counters
 
@@ -46,11 +47,20 @@ class BreakReason:
         return text
 
 
+@dataclasses.dataclass(frozen=True)
+class Hooks:
+    """Functions of the user's, as `torch._dynamo.optimize` takes them."""
+
+    guard_export_fn: Callable[[Any], None] | None = None
+    guard_fail_fn: Callable[[Any], None] | None = None
+
+
 class Observer:
     """The core's ear for one compiled callable."""
 
-    def __init__(self, name: str, fullgraph: bool, function: Any = None) -> None:
+    def __init__(self, name: str, fullgraph: bool, function: Any = None, hooks: Hooks | None = None) -> None:
         self.name = name
+        self.hooks = hooks or Hooks()
         self.fullgraph = fullgraph
         self.writer = _logs.Writer(function, name)
         self.recompiled = False
@@ -62,6 +72,7 @@ class Observer:
         if not self.fullgraph:  # as torch.compile counts
             counters["frames"]["total"] += 1
         session = _session.Session(code, offset)
+        _tables.looked_at(code)
         session.open()
         session.trace()
 
@@ -71,7 +82,14 @@ class Observer:
         assert session is not None
         if entry is not None and not self.fullgraph:
             counters["frames"]["ok"] += 1
+        if entry is not None:
+            _tables.compiled(session.code)
         session.close(entry, error)
+        if entry is not None and entry.operations and self.hooks.guard_export_fn is not None:
+            from torch._guards import GuardsSet
+            from torch.utils._ordered_set import OrderedSet
+
+            self.hooks.guard_export_fn(GuardsSet(OrderedSet(session.guards)))
 
     def captured(self, entry: _core.Entry, seconds: float) -> None:
         """A capture succeeded."""
@@ -80,6 +98,9 @@ class Observer:
         if session is not None:
             session.traced()
             entry.compile_id = str(session.id)
+            if session.profile is not None:
+                session.profile.seconds += seconds
+                session.profile.captures += 1
         operations = entry.operations
         if operations:
             stats["calls_captured"] += operations
@@ -114,6 +135,9 @@ class Observer:
             session.reason = reason
         if name not in OWN_ERRORS:
             self.writer.stopped("error" if self.fullgraph else action, reason)
+            _tables.broke(reason)
+            if action == "skip" and session is not None:
+                _tables.skipped(reason, session.code)
         if name in OWN_ERRORS:
             _logs.say(log, logging.DEBUG, "%s is run in CPython: %s", self.name, reason)
             return
@@ -127,10 +151,26 @@ class Observer:
         else:
             _logs.say(log, logging.INFO, what, self.name, reason)
 
-    def missed(self, texts: list[str], at_limit: bool, entries: tuple[_core.Entry, ...] = ()) -> bool:
-        """A call fits no entry. True if this need not be told again at this limit."""
+    def missed(
+        self,
+        texts: list[str],
+        at_limit: bool,
+        entries: tuple[_core.Entry, ...] = (),
+        stance: str | None = None,
+        code: CodeType | None = None,
+    ) -> bool:
+        """A call fits no entry. True if this need not be told again at this limit.
+
+        With a stance that forbids captures this has to raise; `code` is then that of the frame.
+        """
+        if stance is not None and code is not None:
+            raise exc.RecompileError(_refusal(self.name, stance, code, texts))
         guard = _stack.told(texts[0]) if texts else ""
         self.recompiled = True
+        for text, entry in zip(texts, entries, strict=False):
+            if entry.codes:
+                reason = f"{entry.compile_id}: {_stack.told(text)}"
+                _tables.guard_failed(reason, entry.codes[0], self.hooks.guard_fail_fn)
         if not at_limit:
             self.writer.missed(texts, [entry.compile_id for entry in entries])
             for text in texts:
@@ -164,6 +204,29 @@ class Observer:
             "The call is at %s.", text, _caller(),
         )  # fmt: skip
         return True
+
+
+def _refusal(name: str, stance: str, code: CodeType, texts: list[str]) -> str:
+    """What is said of a call that would have to be captured under a stance that forbids it."""
+    what = (
+        "Recompilation triggered with skip_guard_eval_unsafe stance"
+        if stance == "skip_guard_eval_unsafe"
+        else f"Detected recompile when the stance is {stance!r}"
+    )
+    text = (
+        f"{what}. filename: {code.co_filename!r}, function name: {code.co_name!r}, line number: "
+        f"{code.co_firstlineno}\n"
+    )
+    if not texts:
+        return (
+            text
+            + f"Nothing was captured of {name} here: call it with such arguments before the stance is set."
+        )
+    number = "the only entry" if len(texts) == 1 else f"any of {len(texts)} entries"
+    return text + (
+        f"The call does not fit {number}, because this does not hold:\n{_list(texts)}\n"
+        "Keep what the guard names the same from call to call, or call it with such arguments before the stance is set."
+    )
 
 
 def _caller() -> str:

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch._guards import Guard, GuardSource, Source
 
-from magneto import _config
+from magneto import _config, _session
 
 GuardFilter = Callable[[Sequence[Any]], Sequence[bool]]
-Described = list[tuple[str, str, bool, Any, list[Any], Any]]
+Described = list[tuple[str, str, bool, Any, list[Any], Any, str]]
 
 _GLOBAL_STATE = (
     "AUTOGRAD_SAVED_TENSORS_HOOKS", "DEFAULT_DEVICE", "DETERMINISTIC_ALGORITHMS", "GLOBAL_STATE", "GRAD_MODE",
@@ -55,10 +55,10 @@ class GuardedSource(Source):
         return hash((self.name, self.guard_source))
 
 
-def chosen(function: GuardFilter | None) -> Callable[[Described], list[bool]] | None:
-    """What the core asks which guards are kept; None if all are."""
+def chosen(function: GuardFilter | None, shown: bool) -> Callable[[Described], list[bool]] | None:
+    """What the core asks which guards are kept; None if all are, and they need not be `shown` to a hook later."""
     modules = _config.get("guard_nn_modules")
-    if function is None and modules:
+    if function is None and modules and not shown:
         return None
     return functools.partial(_keep, function, modules)
 
@@ -78,6 +78,9 @@ def _keep(function: GuardFilter | None, modules: bool, described: Described) -> 
         if not all(type(one) is bool for one in said):
             raise AssertionError("guard_filter_fn must return bools")
         kept = [one and other for one, other in zip(kept, said, strict=True)]
+    session = _session.current()
+    if session is not None:
+        session.guards = [entry.orig_guard for entry, keep in zip(shown, kept, strict=True) if keep]
     count = len(described)
     return [*kept[:count], kept[count + _GLOBAL_STATE.index("GLOBAL_STATE")]]
 
@@ -99,8 +102,21 @@ def _creator(name: str) -> Callable[..., None]:
     return create
 
 
-def _make(text: str, has: bool, value: Any, kind: str, derived: tuple[str, ...], source: GuardSource) -> Any:
-    guard = Guard(GuardedSource(text, source), _creator(kind), guard_types=list(derived))
+def _make(
+    text: str,
+    has: bool,
+    value: Any,
+    kind: str,
+    derived: tuple[str, ...],
+    source: GuardSource,
+    code: str | None,
+) -> Any:
+    guard = Guard(
+        GuardedSource(text, source),
+        _creator(kind),
+        guard_types=list(derived),
+        code_list=None if code is None else [code],
+    )
     if has:
         try:
             guard.obj_weakref = weakref.ref(value)
@@ -118,14 +134,13 @@ def _make(text: str, has: bool, value: Any, kind: str, derived: tuple[str, ...],
 
 
 def _state(kind: str) -> Any:
-    return _make(
-        "", False, None, kind, (), GuardSource.SHAPE_ENV if kind == "SHAPE_ENV" else GuardSource.GLOBAL
-    )
+    source = GuardSource.SHAPE_ENV if kind == "SHAPE_ENV" else GuardSource.GLOBAL
+    return _make("", False, None, kind, (), source, None)
 
 
-def _entry(kind: str, text: str, has: bool, value: Any, chain: list[Any], expected: Any) -> Any:
+def _entry(kind: str, text: str, has: bool, value: Any, chain: list[Any], expected: Any, code: str) -> Any:
     name, derived = _type(kind, expected)
-    return _make(text, has, value, name, derived, _source(text, chain))
+    return _make(text, has, value, name, derived, _source(text, chain), code)
 
 
 _GLOBAL = frozenset((

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 from torch._guards import GuardSource, Source
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
+from torch.fx import _lazy_graph_module
 
 from magneto import _core, _propagate, _stack
 
@@ -128,12 +128,32 @@ def _marks(tensor: Any, static: bool) -> dict[str, Any]:
     return {"_dynamo_static_input_type": "unguarded", **marks} if static else marks
 
 
-def build(
-    entry: _core.Entry, mode: FakeTensorMode, *, lazy: bool = False, function: Any = None
-) -> tuple[fx.GraphModule, list[Any]]:
-    """The graph of an entry, and the tensors that its inputs stood for when it was captured.
+def _attribute(root: torch.nn.Module, graph: fx.Graph, node: fx.Node, tensor: torch.Tensor) -> fx.Node:
+    """The same input as a tensor that the graph's module holds."""
+    name = str(node.target)
+    graph.erase_node(node)
+    if isinstance(tensor, torch.nn.Parameter):
+        setattr(root, name, tensor)
+    else:
+        root.register_buffer(name, tensor)
+    held = graph.get_attr(name)
+    held.meta = node.meta
+    held.meta.pop("grapharg")
+    return held
 
-    `function` is what was captured: it tells names of variables, and whether it is a method of a module.
+
+def build(
+    entry: _core.Entry,
+    mode: FakeTensorMode,
+    *,
+    lazy: bool = False,
+    function: Any = None,
+    freezing: bool = False,
+) -> tuple[fx.GraphModule, list[Any], list[int]]:
+    """The graph of an entry, the tensors that its inputs stood for when it was captured, and which the graph holds.
+
+    `function` is what was captured: it tells names of variables. The graph holds, as attributes of its module in place
+    of placeholders, the inputs whose address is marked as guarded, and with `freezing` all whose address stays.
     """
     described, outputs, inputs = entry.describe()
     symbols = entry.symbols
@@ -151,8 +171,8 @@ def build(
     for item in described:
         if item[1] != "placeholder":
             _first_uses((item[3], item[4]), item[6], first_use, texts)
-    module = _module_source(function)
-    for position, (index, _, _, _, _, value, _, text, _, origin, _) in enumerate(placeholders):
+    frozen: list[int] = []
+    for position, (index, _, _, _, _, value, _, text, _, origin, _, in_module) in enumerate(placeholders):
         text = _named(text, origin, function)
         name = placeholder_name(text, names)
         kind = torch.nn.Parameter if value.flags & _core.META_PARAMETER else torch.Tensor
@@ -161,15 +181,24 @@ def build(
         original = original_name(text)
         node.meta["stack_trace"] = first_use.get(index, "")
         node.meta["example_value"] = _fake(value, mode)
-        static = original is not None or (module is not None and text.startswith(module))
-        node.meta["tensor_dict"] = _marks(inputs[position], static)
+        marks = _marks(inputs[position], bool(in_module) or kind is torch.nn.Parameter)
+        node.meta["tensor_dict"] = marks
         node.meta["grapharg"] = _graph_argument(source, inputs[position], node.meta["example_value"])
         node._dynamo_source = source
         if original is not None:
             originals[re.sub(r"[^a-zA-Z0-9]+", "_", text)] = original
             sources[original] = source
+        if (freezing and "_dynamo_static_input_type" in marks) or (
+            marks.get("_dynamo_static_input_type") == "guarded"
+        ):
+            marks["_dynamo_static_input_type"] = "guarded"  # which tensor it is: see magneto/_backends.py
+            frozen.append(position)
+            sources[str(node.target)] = source
         nodes[index] = node
-    for index, kind, target, args, kwargs, value, stack, _, hint, _, bindings in described:
+    for position in frozen:  # behind the placeholders
+        index = placeholders[position][0]
+        nodes[index] = _attribute(root, graph, nodes[index], inputs[position])
+    for index, kind, target, args, kwargs, value, stack, _, hint, _, bindings, _ in described:
         if kind == "placeholder":
             continue
         if target is torch._check and len(args) == 2:  # a function that makes the message
@@ -196,11 +225,17 @@ def build(
     _erase_empty_switches(graph)
     if symbols is not None:
         _add_checks(root, graph, symbols.shape_env)
-    with _use_lazy_graph_module(lazy):
-        result = _make_graph_module(root, graph)
+    result = _module_class(lazy)(root, graph)
     result.meta["dynamo_flat_name_to_original_fqn"] = originals
     result._param_name_to_source = sources  # type: ignore[assignment]
-    return result, inputs
+    return result, inputs, frozen
+
+
+def _module_class(lazy: bool) -> type[fx.GraphModule]:
+    """As `_use_lazy_graph_module` decides, whose flag is the process's: two threads could leave it set."""
+    if lazy and not _lazy_graph_module._force_skip_lazy_graph_module_flag:
+        return _lazy_graph_module._LazyGraphModule
+    return fx.GraphModule
 
 
 def _graph_argument(source: Source, example: Any, fake: Any) -> Any:
@@ -250,18 +285,6 @@ def _is_number(argument: Any) -> bool:
     if isinstance(argument, fx.Node):
         return isinstance(argument.meta.get("example_value"), _SYMBOLS)
     return isinstance(argument, (int, float, bool))
-
-
-def _module_source(function: Any) -> str | None:
-    """The source of the module whose method was captured, if it was one."""
-    code = getattr(function, "__code__", None)
-    if (
-        isinstance(getattr(function, "__self__", None), torch.nn.Module)
-        and code is not None
-        and code.co_argcount
-    ):
-        return f"L[{code.co_varnames[0]!r}]"
-    return None
 
 
 def _named(text: str, root: Any, function: Any) -> str:

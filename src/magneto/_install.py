@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
-from magneto import _imports
+from magneto import _imports, exc
 
 _USERS = frozenset((
     "torch.compiler", "torch.nn.modules.module", "torch._dynamo.testing", "torch._dynamo.test_case",
@@ -178,28 +179,86 @@ def _compile(change: _Change, model: Any = None, **arguments: Any) -> Any:
     return compile(model, **_given(change, arguments))
 
 
-def _optimize(change: _Change, backend: Any = "inductor", **arguments: Any) -> Any:
-    nopython = arguments.pop("nopython", False)
-    return _decorator(change, backend, fullgraph=nopython, nopython=nopython, **arguments)
+def _optimize(
+    change: _Change,
+    backend: Any = "inductor",
+    *,
+    nopython: bool = False,
+    error_on_graph_break: bool | None = None,
+    guard_export_fn: Callable[[Any], None] | None = None,
+    guard_fail_fn: Callable[[Any], None] | None = None,
+    guard_filter_fn: Any = None,
+    disable: bool = False,
+    **arguments: Any,
+) -> Any:
+    if disable:
+        return _as_it_is
+    return _decorator(
+        backend,
+        fullgraph=nopython,
+        error_on_graph_break=None if nopython else error_on_graph_break,
+        guard_export_fn=guard_export_fn,
+        guard_fail_fn=guard_fail_fn,
+        guard_filter_fn=guard_filter_fn,
+        **arguments,
+    )
 
 
-def _optimize_assert(change: _Change, backend: Any, **arguments: Any) -> Any:
-    return _decorator(change, backend, fullgraph=True, **arguments)
+def _optimize_assert(
+    change: _Change,
+    backend: Any,
+    *,
+    hooks: Any = None,
+    export: bool = False,
+    export_constraints: Any = None,
+    rebuild_ctx: Any = None,
+    **arguments: Any,
+) -> Any:
+    if export or export_constraints is not None:
+        raise exc.MagnetoError("magneto does not export: call torch.export.export, which stays torch's own")
+    return _decorator(
+        backend,
+        fullgraph=True,
+        guard_export_fn=getattr(hooks, "guard_export_fn", None),
+        guard_fail_fn=getattr(hooks, "guard_fail_fn", None),
+        guard_filter_fn=getattr(hooks, "guard_filter_fn", None),
+        **arguments,
+    )
 
 
 def _decorator(
-    change: _Change, backend: Any, *, fullgraph: bool, nopython: bool = False, **arguments: Any
+    backend: Any,
+    *,
+    guard_filter_fn: Any,
+    dynamic: bool | None = None,
+    package: Any = None,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+    **arguments: Any,
 ) -> Any:
-    from magneto import compile
+    from magneto._compile import Settings
 
-    given = {name: value for name, value in arguments.items() if value is not None and value is not False}
-    if "guard_filter_fn" in given:
-        given["options"] = {"guard_filter_fn": given.pop("guard_filter_fn")}
-    if not given.keys() <= (compile.__kwdefaults__ or {}).keys():
-        if nopython:
-            arguments["nopython"] = nopython
-        return change.original(backend, **arguments)
-    return functools.partial(compile, backend=backend, fullgraph=fullgraph, **given)
+    if package is not None:
+        raise exc.MagnetoError(
+            "what magneto captures can't be saved, so there is nothing to put into a CompilePackage: leave package out"
+        )
+    if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+        return _as_it_is
+    return Settings(
+        backend=backend,
+        options=None if guard_filter_fn is None else {"guard_filter_fn": guard_filter_fn},
+        dynamic=dynamic,
+        recompile_limit=recompile_limit,
+        isolate_recompiles=isolate_recompiles,
+        shapes_spec=shapes_spec,
+        **arguments,
+    )
+
+
+def _as_it_is(model: Any) -> Any:
+    """The decorator of `torch._dynamo.optimize(disable=True)`."""
+    return model
 
 
 def _run(change: _Change, fn: Any = None) -> Any:

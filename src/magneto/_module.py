@@ -10,7 +10,7 @@ import torch
 from torch.nn.modules import module as nn_module
 
 from magneto import _core, _imports
-from magneto._compile import Settings
+from magneto._compile import Settings, aot_compile
 from magneto._control import disable
 
 _GLOBAL_HOOKS = (
@@ -99,6 +99,15 @@ class OptimizedModule(_core.Caller, torch.nn.Module):
     @property
     def _torchdynamo_wrapper_id(self) -> int:
         return id(self)
+
+    def _aot_compile(self, inputs: Any) -> None:
+        aot_compile(inputs)
+
+    def _save_aot_compiled_module(self, path: str | None = None) -> None:
+        aot_compile(path)
+
+    def _load_aot_compiled_module(self, data: bytes) -> None:
+        aot_compile(data)
 
     def get_compiler_config(self) -> Any:
         """The settings of inductor that the module is compiled with; None for other backends."""

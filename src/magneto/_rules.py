@@ -717,6 +717,7 @@ def tables() -> dict[str, Any]:
         "plain_keys": _plain_keys(),
         "abc_check": abc.ABCMeta.__instancecheck__,
         "no_override": torch._C._disabled_torch_function_impl,
+        "module": torch.nn.Module,
         **_module_getattr(),
         "call_code": getattr(torch.nn.Module._call_impl, "__code__", None),
         "apart": {copyreg._slotnames},  # type: ignore[attr-defined]

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 from torch._guards import CompileContext, compile_context
 from torch.utils._traceback import CapturedTraceback
 
-from magneto import _core, _ids, _metrics, _stack, _trace
+from magneto import _config, _core, _debug, _ids, _metrics, _stack, _trace
 
 if TYPE_CHECKING:
     from torch import fx
 
+    from magneto._cprofile import Profile
     from magneto._events import BreakReason
 
 
@@ -63,6 +64,9 @@ class Session:
         """Why what was captured before does not fit, the latest first."""
         self.reason: BreakReason | None = None
         self.graph: fx.GraphModule | None = None
+        self.guards: list[Any] = []
+        """Those of the entry, as TorchDynamo's; empty unless a filter or a hook looks at them."""
+        self.profile: Profile | None = None
         self._contexts = contextlib.ExitStack()
         self._tracing = contextlib.ExitStack()
         self._utils: Any = None
@@ -93,8 +97,13 @@ class Session:
         _open.sessions.append(self)
         try:
             with self.named():
+                self._contexts.enter_context(_debug.settings(self.id))
                 self.take_time()
                 _trace.started(self)
+                if _config.get("cprofile"):
+                    from magneto._cprofile import Profile
+
+                    self.profile = Profile()
                 callbacks = loaded("torch._dynamo.callback")
                 if callbacks is not None:
                     trigger = callbacks.CallbackTrigger.DYNAMO
@@ -137,6 +146,10 @@ class Session:
         with self.named():
             self._tracing.close()
 
+    def profiled(self) -> contextlib.AbstractContextManager[None]:
+        """For a `with` block: what it calls is in the profile, if one was asked for."""
+        return contextlib.nullcontext() if self.profile is None else self.profile.on()
+
     @contextlib.contextmanager
     def backend(self) -> Iterator[None]:
         """The backend compiles the graph."""
@@ -169,6 +182,8 @@ class Session:
                     self._contexts.close()
                 finally:
                     _open.sessions.remove(self)
+                    if self.profile is not None:
+                        self.profile.write(self)
 
     def _note(self, entry: _core.Entry | None, error: BaseException | None) -> None:
         """Tell the record what came of the compilation."""

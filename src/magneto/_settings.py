@@ -108,7 +108,8 @@ SETTINGS: dict[str, Setting] = {
         "TORCH_COMPILE_OVERRIDE_INDUCTOR_CONFIGS", str,
     ),
     "debug_dynamo_config_override": Setting(
-        "", LATER, "settings for single captures", "TORCH_COMPILE_OVERRIDE_DYNAMO_CONFIGS", str
+        "", HONOURED, 'other settings for some captures, as in ">10:verbose=True"',
+        "TORCH_COMPILE_OVERRIDE_DYNAMO_CONFIGS", str,
     ),
     "use_lazy_graph_module": Setting(
         True, HONOURED, "the code of a `GraphModule` is made when it is first run",
@@ -134,21 +135,25 @@ SETTINGS: dict[str, Setting] = {
     "cudagraph_backend_keep_input_mutation": Setting(False, TORCH, "the backend `cudagraphs` asks for it"),
     "cudagraph_backend_support_input_mutation": Setting(False, TORCH, "the backend `cudagraphs` asks for it"),
     "debug_disable_compile_counter": Setting(False, TORCH, "`torch._dynamo.testing.CompileCounter` asks for it"),
-    "prepare_freezing": Setting(False, LATER, "freezing: parameters as constants", "TORCHDYNAMO_PREPARE_FREEZING"),
+    "prepare_freezing": Setting(
+        False, HONOURED, "graphs hold the tensors of modules, as with inductor's `freezing`",
+        "TORCHDYNAMO_PREPARE_FREEZING",
+    ),
     "optimize_ddp": Setting(True, LATER, "graphs that are split by the buckets of DistributedDataParallel"),
     "only_allow_pt2_compliant_ops": Setting(False, LATER, "operators that say what they support"),
     # logs and records
     "log_file_name": Setting(None, TORCH, "the handlers of torch's loggers, which magneto's records go to"),
     "cprofile": Setting(
-        False, LATER, "profiles of captures", "TORCH_COMPILE_CPROFILE", lambda text: text or False
+        False, HONOURED, "a profile of each compilation in a file, in which the capture is one row",
+        "TORCH_COMPILE_CPROFILE", lambda text: text or False,
     ),
-    "log_compilation_metrics": Setting(True, LATER, "records of compilations"),
+    "log_compilation_metrics": Setting(True, TORCH, "whether its records of compilations go to those who listen"),
     "record_runtime_overhead": Setting(True, NOTHING, "there is no bytecode before a graph that could be timed"),
     "pt2_compile_id_prefix": Setting(
-        None, LATER, "a prefix of compile ids in torch's own records", "PT2_COMPILE_ID_PREFIX", str
+        None, TORCH, "a prefix of compile ids in its chromium events", "PT2_COMPILE_ID_PREFIX", str
     ),
     "dynamo_profiler": Setting(
-        False, LATER, "time by traced function; `cprofile` has the same for C and Python",
+        False, LATER, "the time of a capture by function; `cprofile` has it as one row",
         "TORCH_COMPILE_DYNAMO_PROFILER", lambda text: text or False,
     ),
     "record_compile_time_instruction_count": Setting(False, NOTHING, "a benchmark of TorchDynamo's own"),

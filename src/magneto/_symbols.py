@@ -260,7 +260,7 @@ class Session:
             return None
         from magneto import _graph
 
-        module, _ = _graph.build(entry, self.mode)
+        module, _, _ = _graph.build(entry, self.mode)
         return module.forward
 
 

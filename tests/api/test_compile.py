@@ -437,6 +437,28 @@ def test_a_handler_that_raises_does_not_end_the_call(capsys, monkeypatch):
         log.setLevel(level)
 
 
+def test_at_the_recompile_limit_nothing_is_captured_of_what_a_call_calls():
+    def inner(x, n):
+        return x + n
+
+    def outer(x, n):
+        return inner(x * n, n)
+
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append(module)
+        return module.forward
+
+    compiled = magneto.compile(outer, backend=backend)
+    with magneto.config.patch(recompile_limit=2):
+        for n in range(6):
+            assert torch.equal(compiled(torch.ones(3), n), outer(torch.ones(3), n))
+        assert len(graphs) == 2
+        compiled(torch.ones(3), 0)  # its entry is still used
+        assert len(graphs) == 2
+
+
 def test_recompile_limit_with_fullgraph_raises():
     f = eager(lambda x, n: x + n)
     with magneto.config.patch(recompile_limit=1):

@@ -634,3 +634,98 @@ def test_backends_are_told_of_static_addresses() -> None:
     torch._dynamo.mark_static_address(x, guard=False)
     magneto.compile(lambda x, y: x + y, backend=backend)(x, y)
     assert told == [[{"_dynamo_static_input_type": "unguarded"}, {}]]
+
+
+class Buffered(torch.nn.Module):
+    def __init__(self, buffer: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("buffer", buffer)
+        self.plain = torch.ones(2)
+        self.listed = [torch.ones(2)]
+        self.linear = torch.nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.buffer + self.plain + self.listed[0]
+
+
+def _static(module: torch.fx.GraphModule) -> dict[str, Any]:
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return {node.name: node.meta["tensor_dict"].get("_dynamo_static_input_type") for node in placeholders}
+
+
+def test_tensors_that_a_module_holds_have_static_addresses() -> None:
+    module, parameter = Buffered(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    told = []
+
+    def program(x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+        return module(x) + x * p
+
+    for compile in (torch.compile, magneto.compile):
+        backend, graphs = recorder()
+        compile(program, backend=backend)(torch.ones(2), parameter)
+        told.append(sorted(map(str, _static(graphs[0][0]).values())))
+    assert told[0] == told[1]
+    assert told[1].count("None") == 1  # x
+
+
+def test_a_module_holds_a_tensor_that_was_met_as_an_argument_first() -> None:
+    buffer = torch.ones(2)
+
+    def program(b: torch.Tensor, module: torch.nn.Module) -> torch.Tensor:
+        return (b + 1) * module.buffer
+
+    backend, graphs = recorder()
+    magneto.compile(program, backend=backend)(buffer, Buffered(buffer))
+    assert _static(graphs[0][0]) == {"l_b_": "unguarded"}
+
+
+def test_frozen_graphs_hold_the_tensors_of_modules() -> None:
+    from torch._inductor import config
+
+    module, x = Buffered(torch.ones(2)), torch.ones(2)
+    backend, graphs = recorder()
+    compiled = magneto.compile(lambda x: module(x) * x, backend=backend)
+    with config.patch(freezing=True), torch.no_grad():
+        for _ in range(2):
+            assert torch.equal(compiled(x), module(x) * x)
+        assert len(graphs) == 1
+        assert _static(graphs[0][0]) == {"l_x_": None}
+        assert len(graphs[0][1]) == 1
+        held = [*graphs[0][0].parameters(), *graphs[0][0].buffers()]
+        expected = (*module.parameters(), module.buffer, module.plain, module.listed[0])
+        assert {id(one) for one in held} == {id(one) for one in expected}
+        module.buffer = torch.full((2,), 3.0)  # another tensor: another graph
+        assert torch.equal(compiled(x), module(x) * x)
+        assert len(graphs) == 2
+
+
+def test_graphs_are_not_frozen_where_gradients_flow() -> None:
+    from torch._inductor import config
+
+    module, x = Buffered(torch.ones(2)), torch.ones(2)
+    backend, graphs = recorder()
+    with config.patch(freezing=True):
+        magneto.compile(lambda x: module(x), backend=backend)(x)
+    assert [*graphs[0][0].parameters()] == []
+
+
+def test_a_graph_holds_a_tensor_whose_address_is_guarded() -> None:
+    x, y = torch.ones(2), torch.ones(2)
+    torch._dynamo.mark_static_address(y, guard=True)
+    backend, graphs = recorder()
+    compiled = magneto.compile(lambda x, y: x + y, backend=backend)
+    assert compiled(x, y).tolist() == [2.0, 2.0]
+    assert _static(graphs[0][0]) == {"l_x_": None}
+    assert compiled(x, torch.full((2,), 4.0)).tolist() == [5.0, 5.0]
+    assert len(graphs) == 2
+
+
+def test_inductor_folds_what_a_frozen_graph_holds() -> None:
+    from torch._inductor import config
+
+    module, x = Buffered(torch.ones(2)).eval(), torch.ones(3, 2)
+    compiled = magneto.compile(module, backend="inductor")
+    with config.patch(freezing=True), torch.no_grad():
+        assert torch.allclose(compiled(x), module(x))
+        module.linear.weight = torch.nn.Parameter(torch.zeros(2, 2))
+        assert torch.allclose(compiled(x), module(x))

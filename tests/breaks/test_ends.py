@@ -312,3 +312,20 @@ def test_what_autograd_has_saved_lives_as_long_as_a_local_that_nobody_reads():
         captured: list[str] = []
         compiled(captured)
         assert captured == log
+
+
+def test_a_finalizer_that_is_captured_itself_goes_on_behind_a_break() -> None:
+    """Captured code leaves another finalizer, that of an object which lives at the break."""
+    program = """
+log = []
+class Noisy:
+    def __del__(self): log.append("gone")
+def __del__(x):
+    log.append(x * 2)
+    noisy = Noisy()
+    print("between")
+    log.append(x * 3)
+    return x + 1
+f = __del__
+"""
+    harness.run(program, ["f(X)", "f(X)", "f(Y)"], compile=compiled)

@@ -288,6 +288,52 @@ def test_a_compiled_function_under_symbolic_tracing():
     assert [node.op for node in traced.graph.nodes] == ["placeholder", "call_function", "output"]
 
 
+@pytest.mark.parametrize("is_error", [True, False])
+def test_a_compiled_function_that_traces_symbolically(is_error):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.linear(x).relu() + helper(x)
+
+    def helper(x):
+        return x * 2
+
+    def f(model, x):
+        y = x + 1
+        traced = torch.fx.symbolic_trace(model)
+        return traced(y), [node.op for node in traced.graph.nodes]
+
+    model, x = Model(), torch.ones(2, 3)
+    expected, operations = f(model, x)
+    compiled = eager(f)
+    with torch._dynamo.config.patch(error_on_nested_fx_trace=is_error):
+        for _ in range(3):
+            result, found = compiled(model, x)
+            assert torch.equal(result, expected)
+            assert found == operations
+
+
+def test_tracing_on_another_thread_does_not_count():
+    compiled, waits, goes_on = eager(add), threading.Event(), threading.Event()
+
+    def traced(x):
+        waits.set()
+        goes_on.wait(60)
+        return x + 1
+
+    thread = threading.Thread(target=torch.fx.symbolic_trace, args=(traced,))
+    thread.start()
+    try:
+        waits.wait(60)
+        assert torch.equal(compiled(X, 1), X + 1)
+    finally:
+        goes_on.set()
+        thread.join()
+
+
 def wrong(module, inputs):
     return lambda *args: tuple(result + 1 for result in module(*args))
 
@@ -305,7 +351,7 @@ def test_another_backend_for_some_graphs():
         assert torch.equal(magneto.compile(add, backend=raises)(X, 1), X + 1)
     with (
         torch._dynamo.config.patch(debug_backend_override=">=0:nonsense"),
-        pytest.raises(exc.BackendCompilerFailed, match="nonsense"),
+        pytest.raises(ValueError, match="nonsense"),
     ):
         magneto.compile(add, backend="aot_eager")(X, 1)
 
@@ -330,6 +376,22 @@ def test_lazy_graph_modules():
     assert seen == [True, False]
 
 
+def test_making_a_lazy_graph_module_leaves_the_flag_of_the_process_alone(monkeypatch):
+    """Two threads that set it and put it back could leave it set: `torch.export` fails then."""
+    lazy = torch.fx._lazy_graph_module
+    flags = []
+    make = torch.fx.GraphModule.__init__
+
+    def noting(*args, **kwargs):
+        flags.append(lazy._use_lazy_graph_module_flag)
+        make(*args, **kwargs)
+
+    monkeypatch.setattr(torch.fx.GraphModule, "__init__", noting)
+    magneto.compile(add, backend=lambda module, inputs: module.forward)(X, 1)
+    assert flags
+    assert not any(flags)
+
+
 def test_weak_references_to_inputs_may_be_kept():
     def noting(module, inputs):
         contexts.append(torch._guards.TracingContext.get())
@@ -340,3 +402,51 @@ def test_weak_references_to_inputs_may_be_kept():
         with torch._dynamo.config.patch(invalidate_compile_context_weakrefs=keeps):
             magneto.compile(add, backend=noting)(X, 1)
         assert bool(len(contexts.pop().tensor_to_context)) is (keeps is False)
+
+
+# --- settings for single compilations ---
+
+
+def test_an_override_of_settings_holds_for_the_graphs_that_it_names():
+    seen = []
+
+    def backend(module, inputs):
+        seen.append(magneto.config.verbose)
+        return module.forward
+
+    magneto.reset()
+    with magneto.config.patch(debug_dynamo_config_override="1:verbose=True"):
+        magneto.compile(lambda x: x + 1, backend=backend)(X)
+        magneto.compile(lambda x: x + 2, backend=backend)(X)
+        magneto.compile(lambda x: x + 3, backend=backend)(X)
+    assert seen == [False, True, False]
+    assert magneto.config.verbose is False
+
+
+def test_an_override_of_settings_holds_for_the_capture():
+    def item(x):
+        return x * x.sum().item()
+
+    counts = []
+    for text in ("", ">=0:capture_scalar_outputs=True"):
+        magneto.reset()
+        magneto.counters.clear()
+        with magneto.config.patch(debug_dynamo_config_override=text):
+            eager(item)(X)
+        counts.append(sum(magneto.counters["graph_break"].values()))
+    assert counts == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("debug_dynamo_config_override", "0:no_such_setting=1"),
+        ("debug_backend_override", "0:no_such_backend"),
+        ("debug_inductor_config_override", "0:no_such_setting=1"),
+    ],
+)
+def test_a_wrong_override_is_an_error_of_its_own(name, text):
+    magneto.reset()
+    with magneto.config.patch({name: text}), pytest.raises(ValueError, match="no_such"):
+        magneto.compile(add, backend=lambda module, inputs: module.forward)(X, 1)
+    assert torch.equal(magneto.compile(add, backend="eager")(X, 1), X + 1)

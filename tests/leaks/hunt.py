@@ -80,6 +80,8 @@ def clear_torch() -> None:
     if module is not None:
         module.clear_compilation_metrics()
         module.compilation_time_metrics.clear()
+        module.guard_failures.clear()
+        module.graph_break_reasons.clear()
         sys.modules["torch._logging._internal"].structured_logging_overhead.clear()
     module = sys.modules.get("torch._subclasses.fake_tensor")
     if module is not None:

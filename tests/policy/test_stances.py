@@ -330,3 +330,61 @@ def test_run_uses_what_there_is():
     assert len(made) == 1
     f(X, 4)
     assert len(made) == 2
+
+
+def scaled(x, n):
+    y = x.sin()
+    return y * n
+
+
+def refusal(function, *args) -> str:
+    with pytest.raises(magneto.exc.RecompileError) as caught:
+        function(*args)
+    assert isinstance(caught.value, RuntimeError)
+    return str(caught.value)
+
+
+def test_fail_on_recompile_names_the_guard_both_values_and_the_line(set_stance):
+    f = magneto.compile(scaled, backend="eager")
+    f(X, 2)
+    with set_stance("fail_on_recompile"):
+        text = refusal(f, X, 3)
+        sizes = refusal(f, torch.ones(7), 2)
+    line = scaled.__code__.co_firstlineno + 2
+    assert "does not fit the only entry" in text
+    assert f"L['n'] == 2, but it is 3 ({__file__}:{line} in scaled: return y * n)" in text
+    assert "7" in sizes and str(X.size(0)) in sizes and "L['x']" in sizes
+
+
+def test_fail_on_recompile_names_the_guard_of_each_entry(set_stance):
+    f = magneto.compile(scaled, backend="eager")
+    f(X, 2)
+    f(X, 3)
+    with set_stance("fail_on_recompile"):
+        text = refusal(f, X, 4)
+    assert "any of 2 entries" in text
+    assert "L['n'] == 2, but it is 4" in text and "L['n'] == 3, but it is 4" in text
+
+
+def test_fail_on_recompile_names_the_guard_behind_a_break(set_stance):
+    def f(x, n):
+        torch._dynamo.graph_break()
+        return x * n
+
+    compiled = magneto.compile(f, backend="eager")
+    compiled(X, 2)
+    with set_stance("fail_on_recompile"):
+        assert "L['n'] == 2, but it is 3" in refusal(compiled, X, 3)
+
+
+def test_fail_on_recompile_says_if_nothing_was_captured(set_stance):
+    with set_stance("fail_on_recompile"):
+        assert "Nothing was captured of scaled" in refusal(magneto.compile(scaled, backend="eager"), X, 2)
+
+
+def test_the_stance_that_skips_guards_names_the_guard(set_stance):
+    f = magneto.compile(scaled, backend="eager")
+    f(X, 2)
+    with set_stance(skip_guard_eval_unsafe=True):
+        text = refusal(f, X, 3)
+    assert "with skip_guard_eval_unsafe stance" in text and "L['n'] == 2, but it is 3" in text

@@ -141,3 +141,43 @@ def test_tensor_that_is_reached_as_a_key_only() -> None:
     compiled = magneto.compile(program, backend="eager", fullgraph=True)
     for x in (torch.ones(2), torch.zeros(2)):
         assert plain(list(compiled(x).values())) == plain(list(program(x).values()))
+
+
+def _in_one_graph(function: Callable[..., Any], *make: Callable[[], torch.Tensor]) -> Any:
+    """What a function returns and does to its arguments, captured whole; compared with eager."""
+    plain_arguments, arguments = [[one() for one in make] for _ in range(2)]
+    expected = function(*plain_arguments)
+    found = magneto.compile(function, backend="eager", fullgraph=True)(*arguments)
+    assert plain([found, arguments]) == plain([expected, plain_arguments])
+    return found
+
+
+def test_what_an_operation_in_place_returns_is_its_argument_in_sets_and_dicts() -> None:
+    def sets(x: torch.Tensor) -> Any:
+        y = x.add_(1)
+        s = {x}
+        s.add(y)
+        found = [len(s), y in s]
+        s.discard(x.mul_(2))
+        return found, len(s)
+
+    def dicts(x: torch.Tensor) -> Any:
+        d = {x: 1}
+        d[x.add_(1)] = 2
+        return len(d), d[x.mul_(3)], d.get(x.sub_(1)), d.pop(x.add_(2)), len(d)
+
+    def lists(x: torch.Tensor, z: torch.Tensor) -> Any:
+        return x.add_(1) in [x], [x, z].index(x.mul_(2))
+
+    assert _in_one_graph(sets, lambda: torch.ones(2)) == ([1, True], 0)
+    assert _in_one_graph(dicts, lambda: torch.ones(2)) == (1, 2, 2, 2, 0)
+    assert magneto.compile(lists, backend="eager")(torch.ones(2), torch.ones(2)) == (True, 0)
+
+
+def test_a_set_tells_whether_two_arguments_are_one_tensor() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x.add_(1) in {y}
+
+    compiled = magneto.compile(program, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    assert [compiled(x, torch.ones(2)), compiled(x, x), compiled(x, torch.ones(2))] == [False, True, False]
