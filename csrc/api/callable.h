@@ -65,7 +65,7 @@ typedef struct {
 /* Whether values that depend on data become symbols in captures that are not fullgraph: numbers, and sizes. */
 extern int mg_callable_scalars, mg_callable_shapes;
 
-/* Sizes are static when they are met for the first time; those that vary become symbols. As the settings say. */
+/* What settings say of sizes: they are static when they are met for the first time; those that vary become symbols. */
 extern int mg_callable_static, mg_callable_automatic;
 
 /* The rest of a frame, from `next` with the stack up to `sp`, is a capture point: finds or makes an entry, and runs it. */

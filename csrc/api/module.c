@@ -377,6 +377,26 @@ core_layout_known(PyObject *module, PyObject *unused)
                          mg_layout_knows_state() ? Py_True : Py_False);
 }
 
+PyDoc_STRVAR(set_dynamic_doc, "set_dynamic(static, automatic, ints, strict, /)\n--\n\n"
+                              "Say which sizes become symbols: whether they are static when they are met for the first "
+                              "time, whether those that vary become symbols, and ints too, and whether it is an error if "
+                              "a size that is marked becomes a constant.");
+
+static PyObject *
+core_set_dynamic(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int is_static, automatic, ints, strict;
+    if (!PyArg_ParseTuple(args, "pppp", &is_static, &automatic, &ints, &strict)) {
+        return NULL;
+    }
+    mg_callable_static = is_static;
+    mg_callable_automatic = automatic;
+    mg_varying_no_ints = !ints;
+    mg_varying_ignore_marks = !strict;
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(allow_symbols_doc, "allow_symbols(scalars, shapes, /)\n--\n\n"
                                 "Have numbers, and sizes, that depend on data become symbols also in captures that are "
                                 "not fullgraph. Return what it was before.");
@@ -472,6 +492,7 @@ static PyMethodDef core_methods[] = {
     {"guard_mode", core_guard_mode, METH_O, guard_mode_doc},
     {"layout_known", core_layout_known, METH_NOARGS, layout_known_doc},
     {"stance", core_stance, METH_VARARGS, stance_doc},
+    {"set_dynamic", core_set_dynamic, METH_VARARGS, set_dynamic_doc},
     {"allow_symbols", core_allow_symbols, METH_VARARGS, allow_symbols_doc},
     {"reasons", core_reasons, METH_NOARGS, reasons_doc},
     {"clear_frames", mg_recover_clear_frames, METH_O, clear_frames_doc},

@@ -17,6 +17,9 @@ typedef enum {
     MG_DYNAMIC_ALL,            /* all, also when they are met for the first time */
 } MgDynamic;
 
+/* What settings say: ints never become symbols; sizes that are marked may become constants. */
+extern int mg_varying_no_ints, mg_varying_ignore_marks;
+
 /* An empty lattice. New. And what becomes a symbol by it from now on. */
 MgLattice *mg_lattice_new(void);
 void mg_lattice_set(MgLattice *lattice, MgDynamic dynamic);

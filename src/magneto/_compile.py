@@ -90,6 +90,7 @@ class Settings:
             strict=-1 if self.error_on_graph_break is None else bool(self.error_on_graph_break),
         )
         compiled.breaks = not self.fullgraph
+        compiled.dynamic = -1 if self.dynamic is None else int(self.dynamic)
         _made.add(compiled)
         return compiled
 
@@ -170,7 +171,7 @@ def _backend_now(backend: Any) -> Any:
 
 
 def _check_shapes(dynamic: bool | None, shapes_spec: Any) -> None:
-    """What is said about shapes has no effect yet, but what is wrong in it is wrong."""
+    """Refuse what is wrong in what is said about shapes."""
     if shapes_spec is not None:
         from torch.fx.experimental.dynamic_spec import ShapesSpec
 
@@ -178,9 +179,7 @@ def _check_shapes(dynamic: bool | None, shapes_spec: Any) -> None:
             ShapesSpec(shapes_spec)
         if dynamic is not None:
             raise ValueError("give either dynamic or shapes_spec, not both")
-        _control.note_static("shapes_spec")
-    if dynamic:
-        _control.note_static("dynamic=True")
+        _control.note_shapes_spec()
 
 
 @overload
@@ -238,7 +237,8 @@ def compile(
 
     - `fullgraph`: raise `magneto.exc.Unsupported` where capture has to stop, in place of a graph break; values that
       depend on data are captured, which else are breaks.
-    - `dynamic`, `shapes_spec`: taken for the sake of `torch.compile`; shapes are static so far, and a warning says so.
+    - `dynamic`: True makes all sizes and ints symbols, False none; None those that were seen to change from call to call.
+    - `shapes_spec`: taken for the sake of `torch.compile`; it has no effect so far, and a warning says so.
     - `backend`: a name (`magneto.list_backends()`), or a callable that gets a `torch.fx.GraphModule` and its example
       inputs and returns a callable. `"eager"` runs the captured operations as they are. None is the default backend,
       inductor unless `torch.compiler.set_default_backend` says otherwise.

@@ -7,6 +7,7 @@ names that torch gives them, so that each side understands the other's; torch._d
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import logging
@@ -400,27 +401,21 @@ _log = logging.getLogger("magneto")
 _noted = False
 
 
-def note_static(what: str) -> None:
-    """Say, once in a process, that something about shapes was asked for that has no effect yet."""
+def note_shapes_spec() -> None:
+    """Say, once in a process, that `shapes_spec` has no effect yet."""
     global _noted
     if not _noted:
         _noted = True
-        _log.warning(
-            "%s has no effect yet: magneto captures static shapes, and a call with other sizes is captured again, up "
-            "to the recompile limit. This is said once, for dynamic=True, shapes_spec and the marks alike.", what
-        )  # fmt: skip
+        _log.warning("shapes_spec has no effect yet: sizes become symbols when they vary, or as dynamic= and marks say.")
 
 
-MARKS = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices")
-"""Where torch's functions and ours note dimensions that change."""
+@dataclasses.dataclass(frozen=True)
+class _Bounds:
+    """Within which bounds a dimension changes, as torch's functions note it."""
 
-
-def note_marks(entry: _core.Entry) -> None:
-    """The same, if an input of an entry is marked, by whatever function."""
-    if _noted or "torch._dynamo.decorators" not in sys.modules:
-        return
-    if any(getattr(tensor, mark, None) for tensor in entry.describe()[2] for mark in MARKS):
-        note_static("a mark on a tensor (mark_dynamic and the like)")
+    dim: int
+    min: int | None
+    max: int | None
 
 
 def mark_dynamic(
@@ -431,14 +426,17 @@ def mark_dynamic(
     max: int | None = None,
     **_: Any,
 ) -> None:
-    """Say that dimensions of a tensor change from call to call. Taken note of; shapes are static so far."""
-    note_static("mark_dynamic")
+    """Say that dimensions of a tensor change from call to call, within `min` and `max`.
+
+    A capture that takes one for a constant, or can't do with all sizes within the bounds, raises `ConstraintViolationError`.
+    """
     _mark(t, index, "_dynamo_dynamic_indices")
+    bounds = {_Bounds(one, min, max) for one in ((index,) if isinstance(index, int) else index)}
+    t._dynamo_dynamic_range = getattr(t, "_dynamo_dynamic_range", set()) | bounds
 
 
 def maybe_mark_dynamic(t: Any, index: int | list[int] | tuple[int, ...]) -> None:
-    """Say that dimensions of a tensor may change from call to call. Taken note of; shapes are static so far."""
-    note_static("maybe_mark_dynamic")
+    """Say that dimensions of a tensor may change from call to call; a capture may still take one for a constant."""
     _mark(t, index, "_dynamo_weak_dynamic_indices")
 
 
@@ -501,10 +499,19 @@ _seen_skipped: list[Any] = [((), False)]
 
 _symbols = (False, False)
 
+# Settings that say which sizes become symbols, in the order of `_core.set_dynamic`, and what makes each true there.
+_DYNAMIC = (
+    ("assume_static_by_default", True),
+    ("automatic_dynamic_shapes", True),
+    ("specialize_int", False),
+    ("allow_ignore_mark_dynamic", False),
+)
+_dynamic: tuple[bool, ...] = (True, True, True, True)
+
 
 def take_symbols() -> None:
     """Have captures from now on make symbols of what depends on data, or not, as the settings say."""
-    global _symbols
+    global _symbols, _dynamic
     symbols = (
         bool(_config.get("capture_scalar_outputs")),
         bool(_config.get("capture_dynamic_output_shape_ops")),
@@ -512,6 +519,10 @@ def take_symbols() -> None:
     if symbols != _symbols:
         _symbols = symbols
         _core.allow_symbols(*symbols)
+    dynamic = tuple(bool(_config.get(name)) is wanted for name, wanted in _DYNAMIC)
+    if dynamic != _dynamic:
+        _dynamic = dynamic
+        _core.set_dynamic(*dynamic)
 
 
 def _is_traced() -> bool:

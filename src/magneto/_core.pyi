@@ -189,7 +189,8 @@ class Compiled:
         compile: Callable[[Entry], Any] | None,
         stopped: Callable[[str, str, str | None, Any, str], None],
         missed: Callable[..., bool] | None = None,
-        limit: int = -1,
+        dynamic: int
+    limit: int = -1,
         captured: Callable[[Entry, float], None] | None = None,
         fullgraph: bool = False,
         started: Callable[[CodeType, int], None] | None = None,
@@ -314,6 +315,7 @@ def layout_known() -> tuple[bool, bool]:
 def stance(stance: int = -1, /) -> int:
     """Set magneto's own stance, by its number in csrc/policy/stance.h. Returns the one that is in force."""
 
+def set_dynamic(static: bool, automatic: bool, ints: bool, strict: bool, /) -> None: ...
 def allow_symbols(scalars: bool, shapes: bool, /) -> tuple[bool, bool]:
     """Have numbers, and sizes, that depend on data become symbols also in captures that are not fullgraph. Returns the
     former setting."""

@@ -106,7 +106,6 @@ class Observer:
             stats["calls_captured"] += operations
             stats["unique_graphs"] += 1
         self.seconds += seconds
-        _control.note_marks(entry)
         self.writer.captured(entry, seconds)
 
     def stopped(
