@@ -13,6 +13,7 @@
 #include "cpython/shadow.h"
 #include "entry/exit.h"
 #include "ir/alias.h"
+#include "record/number.h"
 #include "record/record.h"
 #include "torch/kinds.h"
 #include "torch/state.h"
@@ -69,7 +70,7 @@ add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_
 static int
 is_unchanged(MgCapture *capture, PyObject *now, PyObject *before)
 {
-    if (now == before) {
+    if (now == before || mg_number_is_from(capture, now, before)) {
         return 1;
     }
     MgOutside *record = mg_outside_of(capture, before);
