@@ -782,7 +782,8 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     PyTypeObject *type = Py_TYPE(callable);
     if (capture->symbols.session != NULL || mg_capture_varies(capture)) {
         PyObject *result, *exposed = NULL;
-        if (callable == (PyObject *)mg_torch.size && count == 1 && PyTuple_Check(args[0])) { /* with the numbers in it */
+        if (callable == (PyObject *)mg_torch.size && count == 1 &&
+            PyTuple_Check(args[0])) { /* with the numbers in it */
             exposed = mg_world_expose(capture, args[0]);
             if (exposed == NULL) {
                 return NULL;
