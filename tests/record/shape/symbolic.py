@@ -20,6 +20,7 @@ from .shapes import METHOD, Target
 
 Expression = Any  # an int, "s0", or (operator, expression, expression): see _core.sizes
 SIZE = (2, None)
+STRIDE = (0, None)
 ANY = (None, None)
 
 
@@ -66,7 +67,8 @@ class Symbols:
         return [self.of(size, SIZE) if size >= 2 and self.rng.random() < chance else size for size in sizes]
 
     def strides(self, sizes: list[Expression], meta: Any) -> list[Expression]:
-        """Strides as the products of sizes that they are, or some number of times that, or else as numbers."""
+        """Strides as the products of sizes that they are, or some number of times that, or else as numbers; and now and then
+        as symbols, so that what is so for the sizes of the call is so by chance."""
         found: dict[int, Expression] = {1: 1}
         strides: list[Expression] = list(meta.strides)
         for dim in sorted(range(len(sizes)), key=lambda dim: (meta.strides[dim], meta.sizes[dim])):
@@ -76,6 +78,8 @@ class Symbols:
                     inner = found[stride // times]
                     strides[dim] = ("*", times, inner) if times > 1 else inner
                     break
+            if self.rng.random() < 0.05:
+                strides[dim] = self.of(stride, STRIDE)
             found[stride * meta.sizes[dim]] = ("*", strides[dim], sizes[dim])
         return strides
 
@@ -107,7 +111,7 @@ class Symbols:
         for name in numbers:
             if self.rng.random() < 0.5:
                 low = self.symbols[int(name[1:])][1]
-                numbers[name] = self.rng.choice([*range(2 if low == 2 else -3, 9), 12, 16, 24, 48])
+                numbers[name] = self.rng.choice([*range(-3 if low is None else low, 9), 12, 16, 24, 48])
         for guard in guards * 2:  # an equality says what a symbol must be
             left, relation, right = re.split(r" (==|!=|<=|<) ", guard)
             if relation == "==":
