@@ -216,21 +216,36 @@ core_ref(PyObject *module, PyObject *argument)
     return (PyObject *)ref;
 }
 
-PyDoc_STRVAR(shape_outcome_doc, "shape_outcome(kind, target, args, kwargs, inputs, state, /)\n--\n\n"
-                                "What an operation returns, by its shape function; None if it has none for this.");
+PyDoc_STRVAR(
+    shape_outcome_doc,
+    "shape_outcome(kind, target, args, kwargs, inputs, state, symbols=None, /)\n--\n\n"
+    "What an operation returns, by its shape function; None if it has none for this. With symbols, which are those "
+    "of size(), a pair of that and the guards that it took, as texts.");
 
 static PyObject *
 core_shape_outcome(PyObject *module, PyObject *args)
 {
     (void)module;
     int kind;
-    PyObject *target, *arguments, *kwargs, *inputs, *state;
-    if (!PyArg_ParseTuple(args, "iOO!OO!O!", &kind, &target, &PyTuple_Type, &arguments, &kwargs, &PyList_Type, &inputs,
-                          &PyTuple_Type, &state)) {
+    PyObject *target, *arguments, *kwargs, *inputs, *state, *symbols = NULL, *guards = NULL;
+    MgFacts facts = {.symbols = NULL};
+    if (!PyArg_ParseTuple(args, "iOO!OO!O!|O!", &kind, &target, &PyTuple_Type, &arguments, &kwargs, &PyList_Type,
+                          &inputs, &PyTuple_Type, &state, &PyList_Type, &symbols)) {
         return NULL;
     }
-    PyObject *outcome = (PyObject *)mg_shape_outcome((MgNodeKind)kind, target, arguments, kwargs, inputs, state, NULL);
-    return outcome == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : outcome;
+    PyObject *outcome = NULL;
+    if (symbols == NULL || mg_sizes_read(symbols, &facts) == MG_OK) {
+        outcome = (PyObject *)mg_shape_outcome((MgNodeKind)kind, target, arguments, kwargs, inputs, state,
+                                               symbols == NULL ? NULL : &facts);
+        outcome = outcome == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : outcome;
+    }
+    if (symbols != NULL && outcome != NULL) {
+        guards = mg_sizes_guards(&facts);
+        Py_SETREF(outcome, guards == NULL ? NULL : PyTuple_Pack(2, outcome, guards));
+        Py_XDECREF(guards);
+    }
+    mg_facts_free(&facts);
+    return outcome;
 }
 
 PyDoc_STRVAR(direct_calls_doc, "direct_calls()\n--\n\n"
@@ -500,6 +515,7 @@ static PyMethodDef core_methods[] = {
     {"keep_at_fork", mg_recover_keep_at_fork, METH_O, keep_at_fork_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"sizes", mg_sizes_ask, METH_VARARGS, mg_sizes_doc},
+    {"size", mg_sizes_make, METH_VARARGS, mg_sizes_make_doc},
     {"uninterrupted", _PyCFunction_CAST(core_uninterrupted), METH_FASTCALL | METH_KEYWORDS, uninterrupted_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
     {"count_opcodes", core_count_opcodes, METH_O, count_opcodes_doc},
@@ -609,10 +625,11 @@ core_exec(PyObject *module)
         const char *name;
         PyObject *object;
     } items[] = {
-        {"checks", MG_CHECKS ? Py_True : Py_False}, {"Compiled", (PyObject *)&MgCompiled_Type},
-        {"Entry", (PyObject *)&MgEntry_Type},       {"Meta", (PyObject *)&MgMeta_Type},
-        {"Ref", (PyObject *)&MgRef_Type},           {"ModuleCall", (PyObject *)&MgModuleCall_Type},
-        {"Caller", (PyObject *)&MgCaller_Type},     {"Outcome", (PyObject *)&MgOutcome_Type},
+        {"checks", MG_CHECKS ? Py_True : Py_False},     {"Compiled", (PyObject *)&MgCompiled_Type},
+        {"Entry", (PyObject *)&MgEntry_Type},           {"Meta", (PyObject *)&MgMeta_Type},
+        {"Dim", (PyObject *)&MgDimObject_Type},         {"Ref", (PyObject *)&MgRef_Type},
+        {"ModuleCall", (PyObject *)&MgModuleCall_Type}, {"Caller", (PyObject *)&MgCaller_Type},
+        {"Outcome", (PyObject *)&MgOutcome_Type},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(items); i++) {
         if (PyModule_AddObjectRef(module, items[i].name, items[i].object) < 0) {

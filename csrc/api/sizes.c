@@ -1,6 +1,7 @@
 /* The algebra of sizes, for tests. */
 #include "api/sizes.h"
 
+#include "ir/dimobject.h"
 #include "size/program.h"
 
 const char mg_sizes_doc[] =
@@ -42,6 +43,14 @@ typedef struct {
     PyObject *names; /* strong list */
 } Session;
 
+static void
+session_free(Session *session)
+{
+    Py_XDECREF(session->names);
+    PyMem_Free(session->symbols);
+    mg_facts_free(&session->facts);
+}
+
 /* The size that an expression is: 1, 0 if it is too hard, or MG_ERR. */
 static int
 read_size(Session *session, PyObject *expression, MgDim *result)
@@ -78,11 +87,12 @@ read_size(Session *session, PyObject *expression, MgDim *result)
     return status == 1 ? MG_ERR : status;
 }
 
+/* Symbols are s0, s1, ... New. */
 static PyObject *
-size_text(const Session *session, MgDim dim)
+size_text(MgDim dim)
 {
     const MgExpr *expr = mg_dim_expr(dim);
-    return expr == NULL ? PyErr_NoMemory() : mg_expr_text(expr, session->names);
+    return expr == NULL ? PyErr_NoMemory() : mg_expr_text(expr, NULL);
 }
 
 /* The answer to one question. New. */
@@ -104,7 +114,7 @@ answer(Session *session, PyObject *question)
         return status < 0 ? NULL : Py_NewRef(Py_None);
     }
     if (relation < 0) {
-        PyObject *text = size_text(session, mg_facts_simplify(&session->facts, a));
+        PyObject *text = size_text(mg_facts_simplify(&session->facts, a));
         return text == NULL ? NULL : Py_BuildValue("LN", (long long)a.v, text);
     }
     int before = session->facts.guard_count, holds = mg_facts_decide(&session->facts, (MgRelation)relation, a, b);
@@ -168,23 +178,32 @@ try_values(const Session *session, PyObject *lists)
     return results;
 }
 
-/* What the questions took. New. */
-static PyObject *
-tell(Session *session, PyObject *answers, PyObject *values)
+PyObject *
+mg_sizes_guards(const MgFacts *facts)
 {
-    PyObject *guards = PyList_New(0), *ranges = PyList_New(0);
-    int good = guards != NULL && ranges != NULL;
-    for (int i = 0; good && i < session->facts.guard_count; i++) {
-        const MgSizeGuard *guard = &session->facts.guards[i];
-        PyObject *left = size_text(session, guard->left), *right = size_text(session, guard->right);
+    PyObject *guards = PyList_New(0);
+    for (int i = 0; guards != NULL && i < facts->guard_count; i++) {
+        const MgSizeGuard *guard = &facts->guards[i];
+        PyObject *left = size_text(guard->left), *right = size_text(guard->right);
         PyObject *text = left == NULL || right == NULL
                              ? NULL
                              : PyUnicode_FromFormat("%U %s %U", left, relations[guard->relation], right);
-        good = text != NULL && PyList_Append(guards, text) == 0;
+        if (text == NULL || PyList_Append(guards, text) < 0) {
+            Py_CLEAR(guards);
+        }
         Py_XDECREF(left);
         Py_XDECREF(right);
         Py_XDECREF(text);
     }
+    return guards;
+}
+
+/* What the questions took. New. */
+static PyObject *
+tell(Session *session, PyObject *answers, PyObject *values)
+{
+    PyObject *guards = mg_sizes_guards(&session->facts), *ranges = PyList_New(0);
+    int good = guards != NULL && ranges != NULL;
     for (int i = 0; good && i < session->facts.symbol_count; i++) {
         MgRange range = mg_facts_range(&session->facts, session->symbols[i]);
         PyObject *pair = Py_BuildValue("LL", (long long)range.low, (long long)range.high);
@@ -219,8 +238,42 @@ mg_sizes_ask(PyObject *module, PyObject *args)
         result = good ? tell(&session, answers, values) : NULL;
     }
     Py_XDECREF(answers);
-    Py_XDECREF(session.names);
-    PyMem_Free(session.symbols);
-    mg_facts_free(&session.facts);
+    session_free(&session);
+    return result;
+}
+
+int
+mg_sizes_read(PyObject *symbols, MgFacts *facts)
+{
+    Session session = {.symbols = NULL};
+    int status = read_symbols(&session, symbols);
+    *facts = session.facts;
+    session.facts = (MgFacts){.symbols = NULL};
+    session_free(&session);
+    return status;
+}
+
+const char mg_sizes_make_doc[] =
+    "size(symbols, expression, /)\n--\n\n"
+    "A size as metadata and recorded arguments hold it; symbols and expressions are those of sizes().";
+
+PyObject *
+mg_sizes_make(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *symbols, *expression, *result = NULL;
+    Session session = {.symbols = NULL};
+    MgDim dim;
+    if (!PyArg_ParseTuple(args, "O!O:size", &PyList_Type, &symbols, &expression)) {
+        return NULL;
+    }
+    int status = read_symbols(&session, symbols) < 0 ? MG_ERR : read_size(&session, expression, &dim);
+    if (status == 1) {
+        result = mg_dim_object(dim);
+    }
+    else if (status == 0) {
+        PyErr_SetString(PyExc_ValueError, "a size that is too hard");
+    }
+    session_free(&session);
     return result;
 }

@@ -53,6 +53,9 @@ def sizes(
 ) -> tuple[list[Any], list[str], list[tuple[int, int]], list[int | None]]:
     """Ask the algebra of sizes; for tests."""
 
+def size(symbols: list[tuple[int, int | None, int | None]], expression: Any, /) -> int | Dim:
+    """A size as metadata and recorded arguments hold it; for tests."""
+
 def interpret_all(enable: bool, /) -> bool:
     """Have every Python frame that starts from now on, on any thread, executed by magneto's interpreter, or
     by CPython again. Returns the former setting."""
@@ -98,6 +101,9 @@ class Meta:
     @property
     def fake(self) -> torch.Tensor | None:
         """The FakeTensor, if a size, a stride or the offset is a symbol."""
+
+class Dim:
+    """A size that differs from call to call."""
 
 class Ref:
     """Stands for a node of a recording, or for an argument of an operation."""
@@ -273,9 +279,11 @@ def shape_outcome(
     kwargs: dict[str, Any] | None,
     inputs: list[tuple[int, Meta]],
     state: tuple[Any, ...],
+    symbols: list[tuple[int, int | None, int | None]] = ...,
     /,
-) -> Outcome | None:
-    """What an operation returns, by its shape function; None if it has none for this."""
+) -> Any:
+    """What an operation returns, by its shape function; None if it has none for this. With symbols, which are those of
+    size(), a pair of that and the guards that it took."""
 
 def outcome(
     result: Any,
