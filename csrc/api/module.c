@@ -392,22 +392,24 @@ core_layout_known(PyObject *module, PyObject *unused)
                          mg_layout_knows_state() ? Py_True : Py_False);
 }
 
-PyDoc_STRVAR(set_dynamic_doc, "set_dynamic(static, automatic, ints, strict, /)\n--\n\n"
-                              "Say which sizes become symbols: whether they are static when they are met for the first "
-                              "time, whether those that vary become symbols, and ints too, and whether it is an error if "
-                              "a size that is marked becomes a constant.");
+PyDoc_STRVAR(set_dynamic_doc,
+             "set_dynamic(static, automatic, ints, floats, strict, /)\n--\n\n"
+             "Say which sizes become symbols: whether they are static when they are met for the first "
+             "time, whether those that vary become symbols, and ints and floats too, and whether it is an error if "
+             "a size that is marked becomes a constant.");
 
 static PyObject *
 core_set_dynamic(PyObject *module, PyObject *args)
 {
     (void)module;
-    int is_static, automatic, ints, strict;
-    if (!PyArg_ParseTuple(args, "pppp", &is_static, &automatic, &ints, &strict)) {
+    int is_static, automatic, ints, floats, strict;
+    if (!PyArg_ParseTuple(args, "ppppp", &is_static, &automatic, &ints, &floats, &strict)) {
         return NULL;
     }
     mg_callable_static = is_static;
     mg_callable_automatic = automatic;
     mg_varying_no_ints = !ints;
+    mg_varying_no_floats = !floats;
     mg_varying_ignore_marks = !strict;
     Py_RETURN_NONE;
 }
@@ -602,6 +604,7 @@ core_exec(PyObject *module)
         .expose = mg_world_expose,
         .touch = mg_world_touch,
         .number = mg_number_of,
+        .real = mg_number_of_float,
         .check_operands = mg_tensor_class_check,
         .hold_hook = hold_hook,
         .run = mg_trace_run,
