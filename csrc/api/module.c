@@ -500,6 +500,10 @@ static PyMethodDef core_methods[] = {
     {"keep_at_fork", mg_recover_keep_at_fork, METH_O, keep_at_fork_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"sizes", mg_sizes_ask, METH_VARARGS, mg_sizes_doc},
+    {"size_symbol", mg_sizes_symbol, METH_O, mg_sizes_symbol_doc},
+    {"size", mg_sizes_size, METH_O, mg_sizes_size_doc},
+    {"decide", mg_sizes_decide, METH_VARARGS, mg_sizes_decide_doc},
+    {"float_value", mg_sizes_float, METH_O, mg_sizes_float_doc},
     {"uninterrupted", _PyCFunction_CAST(core_uninterrupted), METH_FASTCALL | METH_KEYWORDS, uninterrupted_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
     {"count_opcodes", core_count_opcodes, METH_O, count_opcodes_doc},
@@ -613,6 +617,7 @@ core_exec(PyObject *module)
         {"Entry", (PyObject *)&MgEntry_Type},       {"Meta", (PyObject *)&MgMeta_Type},
         {"Ref", (PyObject *)&MgRef_Type},           {"ModuleCall", (PyObject *)&MgModuleCall_Type},
         {"Caller", (PyObject *)&MgCaller_Type},     {"Outcome", (PyObject *)&MgOutcome_Type},
+        {"Dim", (PyObject *)&MgDimObject_Type},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(items); i++) {
         if (PyModule_AddObjectRef(module, items[i].name, items[i].object) < 0) {

@@ -1,7 +1,11 @@
-/* The algebra of sizes, for tests. */
+/* The algebra of sizes: for tests, and for Python code that works out operations on sizes that vary. */
 #include "api/sizes.h"
 
+#include "capture/varying.h"
+#include "ir/dimobject.h"
+#include "record/number.h"
 #include "size/program.h"
+#include "size/tree.h"
 
 const char mg_sizes_doc[] =
     "sizes(symbols, questions, /)\n--\n\n"
@@ -16,67 +20,11 @@ const char mg_sizes_doc[] =
     "and for each list of values of the symbols whether they fit: None, or the number of the range or guard that "
     "fails.";
 
-static const struct {
-    const char *text;
-    int code; /* an MgAtomKind or an MgRelation; -1 to -3 for sums, differences and products */
-} operators[] = {
-    {"+", -1},
-    {"-", -2},
-    {"*", -3},
-    {"//", MG_ATOM_FLOORDIV},
-    {"%", MG_ATOM_MOD},
-    {"min", MG_ATOM_MIN},
-    {"max", MG_ATOM_MAX},
-    {"**", MG_ATOM_POW},
-    {"&", MG_ATOM_AND},
-    {"|", MG_ATOM_OR},
-    {"^", MG_ATOM_XOR},
-};
-
-static const char *const relations[] = {
-    [MG_RELATION_EQ] = "==", [MG_RELATION_NE] = "!=", [MG_RELATION_LT] = "<", [MG_RELATION_LE] = "<="};
-
 typedef struct {
     MgFacts facts;
     MgDim *symbols;  /* owned */
     PyObject *names; /* strong list */
 } Session;
-
-/* The size that an expression is: 1, 0 if it is too hard, or MG_ERR. */
-static int
-read_size(Session *session, PyObject *expression, MgDim *result)
-{
-    if (PyLong_Check(expression)) {
-        *result = mg_dim(PyLong_AsLongLong(expression));
-        return PyErr_Occurred() ? MG_ERR : 1;
-    }
-    if (PyUnicode_Check(expression)) {
-        Py_ssize_t at = PySequence_Index(session->names, expression);
-        *result = at < 0 ? mg_dim(0) : session->symbols[at];
-        return at < 0 ? MG_ERR : 1;
-    }
-    const char *text;
-    PyObject *first, *second;
-    MgDim a, b;
-    if (!PyArg_ParseTuple(expression, "sOO", &text, &first, &second)) {
-        return MG_ERR;
-    }
-    int status = read_size(session, first, &a);
-    status = status == 1 ? read_size(session, second, &b) : status;
-    for (size_t i = 0; status == 1 && i < Py_ARRAY_LENGTH(operators); i++) {
-        if (strcmp(operators[i].text, text) == 0) {
-            int code = operators[i].code;
-            return code == -1   ? mg_dim_add(a, b, result)
-                   : code == -2 ? mg_dim_sub(a, b, result)
-                   : code == -3 ? mg_dim_mul(a, b, result)
-                                : mg_dim_operate((MgAtomKind)code, a, b, result);
-        }
-    }
-    if (status == 1) {
-        PyErr_Format(PyExc_ValueError, "no operator of sizes: %s", text);
-    }
-    return status == 1 ? MG_ERR : status;
-}
 
 static PyObject *
 size_text(const Session *session, MgDim dim)
@@ -90,15 +38,10 @@ static PyObject *
 answer(Session *session, PyObject *question)
 {
     MgDim a, b;
-    int relation = -1;
-    for (int i = 0; PyTuple_Check(question) && i < (int)Py_ARRAY_LENGTH(relations); i++) {
-        int is_it = PyUnicode_Check(PyTuple_GetItem(question, 0)) &&
-                    PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(question, 0), relations[i]) == 0;
-        relation = is_it ? i : relation;
-    }
-    int status = read_size(session, relation < 0 ? question : PyTuple_GetItem(question, 1), &a);
+    int relation = PyTuple_Check(question) ? mg_relation_of(PyTuple_GetItem(question, 0)) : -1;
+    int status = mg_tree_read(&session->facts, relation < 0 ? question : PyTuple_GetItem(question, 1), 0, &a);
     if (status == 1 && relation >= 0) {
-        status = read_size(session, PyTuple_GetItem(question, 2), &b);
+        status = mg_tree_read(&session->facts, PyTuple_GetItem(question, 2), 0, &b);
     }
     if (status <= 0) {
         return status < 0 ? NULL : Py_NewRef(Py_None);
@@ -179,7 +122,7 @@ tell(Session *session, PyObject *answers, PyObject *values)
         PyObject *left = size_text(session, guard->left), *right = size_text(session, guard->right);
         PyObject *text = left == NULL || right == NULL
                              ? NULL
-                             : PyUnicode_FromFormat("%U %s %U", left, relations[guard->relation], right);
+                             : PyUnicode_FromFormat("%U %s %U", left, mg_relation_name(guard->relation), right);
         good = text != NULL && PyList_Append(guards, text) == 0;
         Py_XDECREF(left);
         Py_XDECREF(right);
@@ -223,4 +166,92 @@ mg_sizes_ask(PyObject *module, PyObject *args)
     PyMem_Free(session.symbols);
     mg_facts_free(&session.facts);
     return result;
+}
+
+/* ---- for operations that have no shape function ---- */
+
+/* The facts of the capture that is under way on this thread. NULL with an exception if there is none. */
+static MgFacts *
+facts_now(void)
+{
+    MgCapture *capture = mg_capture_current;
+    if (capture == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "no capture is under way");
+        return NULL;
+    }
+    return &capture->varying.facts;
+}
+
+const char mg_sizes_symbol_doc[] = "size_symbol(number, /)\n--\n\n"
+                                   "Of a symbol of the capture: its value in this call, and the range that it has in "
+                                   "any, with None for no bound.";
+
+PyObject *
+mg_sizes_symbol(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    const MgFacts *facts = facts_now();
+    long number = facts == NULL ? -1 : PyLong_AsLong(argument);
+    if (facts == NULL || number < 0 || number >= facts->symbol_count) {
+        return PyErr_Occurred() ? NULL : (PyErr_SetString(PyExc_ValueError, "no such symbol"), NULL);
+    }
+    MgRange range = facts->symbols[number].given;
+    PyObject *low = range.low == INT64_MIN ? Py_NewRef(Py_None) : PyLong_FromLongLong(range.low);
+    PyObject *high = range.high == INT64_MAX ? Py_NewRef(Py_None) : PyLong_FromLongLong(range.high);
+    return low == NULL || high == NULL ? (Py_XDECREF(low), Py_XDECREF(high), NULL)
+                                       : Py_BuildValue("LNN", (long long)facts->hints[number], low, high);
+}
+
+const char mg_sizes_size_doc[] = "size(tree, /)\n--\n\n"
+                                 "The size that a tree over the symbols of the capture says: an int, or a Dim; None if "
+                                 "that is too hard.";
+
+PyObject *
+mg_sizes_size(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    MgDim dim;
+    MgFacts *facts = facts_now();
+    int status = facts == NULL ? MG_ERR : mg_tree_read(facts, argument, 1, &dim);
+    return status < 0    ? NULL
+           : status == 0 ? Py_NewRef(Py_None)
+                         : mg_dim_object(dim.e == NULL ? dim : mg_facts_simplify(facts, dim));
+}
+
+const char mg_sizes_decide_doc[] = "decide(relation, left, right, /)\n--\n\n"
+                                   "Whether a relation (\"==\", \"!=\", \"<\", \"<=\") between two trees over "
+                                   "the symbols of the capture holds; if that does not follow from what is known, it "
+                                   "becomes a guard. None if it is too hard.";
+
+PyObject *
+mg_sizes_decide(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *name, *left, *right;
+    MgDim a, b;
+    MgFacts *facts = facts_now();
+    if (facts == NULL || !PyArg_ParseTuple(args, "UOO:decide", &name, &left, &right)) {
+        return NULL;
+    }
+    int relation = mg_relation_of(name);
+    if (relation < 0) {
+        PyErr_Format(PyExc_ValueError, "no relation: %U", name);
+        return NULL;
+    }
+    int status = mg_tree_read(facts, left, 1, &a);
+    status = status == 1 ? mg_tree_read(facts, right, 1, &b) : status;
+    int holds = status == 1 ? mg_facts_decide(facts, (MgRelation)relation, a, b) : status;
+    return holds < 0 ? NULL : status == 0 ? Py_NewRef(Py_None) : PyBool_FromLong(holds);
+}
+
+const char mg_sizes_float_doc[] = "float_value(object, /)\n--\n\n"
+                                  "The value in this call of a float that was computed from sizes that vary; None for "
+                                  "any other object.";
+
+PyObject *
+mg_sizes_float(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    int is_float = Py_IS_TYPE(argument, &mg_number_types[MG_NUMBER_FLOAT]) && mg_number_is_backed(argument);
+    return Py_NewRef(is_float ? ((MgNumber *)argument)->value : Py_None);
 }

@@ -398,6 +398,7 @@ mg_varyings_free(MgVaryings *varyings)
     PyMem_Free(varyings->origins);
     mg_table_free(&varyings->nodes);
     Py_XDECREF(varyings->outcomes);
+    Py_XDECREF(varyings->session);
     Py_XDECREF((PyObject *)varyings->lattice);
     *varyings = (MgVaryings){0};
 }

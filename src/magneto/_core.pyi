@@ -53,6 +53,19 @@ def sizes(
 ) -> tuple[list[Any], list[str], list[tuple[int, int]], list[int | None]]:
     """Ask the algebra of sizes; for tests."""
 
+def size_symbol(number: int, /) -> tuple[int, int | None, int | None]:
+    """Of a symbol of the capture: its value in this call, and the range that it has in any."""
+
+def size(tree: Any, /) -> int | Dim | None:
+    """The size that a tree over the symbols of the capture says; `None` if that is too hard."""
+
+def decide(relation: str, left: Any, right: Any, /) -> bool | None:
+    """Whether a relation between two trees over the symbols of the capture holds; it becomes a guard, unless it follows
+    from what is known. `None` if it is too hard."""
+
+def float_value(object: object, /) -> float | None:
+    """The value in this call of a float that was computed from sizes that vary; `None` for any other object."""
+
 def interpret_all(enable: bool, /) -> bool:
     """Have every Python frame that starts from now on, on any thread, executed by magneto's interpreter, or
     by CPython again. Returns the former setting."""
@@ -98,6 +111,17 @@ class Meta:
     @property
     def fake(self) -> torch.Tensor | None:
         """The FakeTensor, if a size, a stride or the offset is a symbol."""
+
+class Dim:
+    """A size that is another at other calls."""
+
+    @property
+    def value(self) -> int:
+        """What it is in the call that is captured."""
+
+    @property
+    def tree(self) -> Any:
+        """The expression: an int, the name of a symbol such as `"s0"`, or (operator, tree, tree)."""
 
 class Ref:
     """Stands for a node of a recording, or for an argument of an operation."""
@@ -189,8 +213,7 @@ class Compiled:
         compile: Callable[[Entry], Any] | None,
         stopped: Callable[[str, str, str | None, Any, str], None],
         missed: Callable[..., bool] | None = None,
-        dynamic: int
-    limit: int = -1,
+        limit: int = -1,
         captured: Callable[[Entry, float], None] | None = None,
         fullgraph: bool = False,
         started: Callable[[CodeType, int], None] | None = None,
