@@ -1,9 +1,7 @@
-/* The algebra of sizes: for tests, and for Python code that works out operations on sizes that vary. */
+/* The algebra of sizes, for tests. */
 #include "api/sizes.h"
 
-#include "capture/varying.h"
 #include "ir/dimobject.h"
-#include "record/number.h"
 #include "size/program.h"
 #include "size/tree.h"
 
@@ -26,11 +24,20 @@ typedef struct {
     PyObject *names; /* strong list */
 } Session;
 
+static void
+session_free(Session *session)
+{
+    Py_XDECREF(session->names);
+    PyMem_Free(session->symbols);
+    mg_facts_free(&session->facts);
+}
+
+/* Symbols are s0, s1, ... New. */
 static PyObject *
-size_text(const Session *session, MgDim dim)
+size_text(MgDim dim)
 {
     const MgExpr *expr = mg_dim_expr(dim);
-    return expr == NULL ? PyErr_NoMemory() : mg_expr_text(expr, session->names);
+    return expr == NULL ? PyErr_NoMemory() : mg_expr_text(expr, NULL);
 }
 
 /* The answer to one question. New. */
@@ -47,7 +54,7 @@ answer(Session *session, PyObject *question)
         return status < 0 ? NULL : Py_NewRef(Py_None);
     }
     if (relation < 0) {
-        PyObject *text = size_text(session, mg_facts_simplify(&session->facts, a));
+        PyObject *text = size_text(mg_facts_simplify(&session->facts, a));
         return text == NULL ? NULL : Py_BuildValue("LN", (long long)a.v, text);
     }
     int before = session->facts.guard_count, holds = mg_facts_decide(&session->facts, (MgRelation)relation, a, b);
@@ -111,23 +118,32 @@ try_values(const Session *session, PyObject *lists)
     return results;
 }
 
-/* What the questions took. New. */
-static PyObject *
-tell(Session *session, PyObject *answers, PyObject *values)
+PyObject *
+mg_sizes_guards(const MgFacts *facts)
 {
-    PyObject *guards = PyList_New(0), *ranges = PyList_New(0);
-    int good = guards != NULL && ranges != NULL;
-    for (int i = 0; good && i < session->facts.guard_count; i++) {
-        const MgSizeGuard *guard = &session->facts.guards[i];
-        PyObject *left = size_text(session, guard->left), *right = size_text(session, guard->right);
+    PyObject *guards = PyList_New(0);
+    for (int i = 0; guards != NULL && i < facts->guard_count; i++) {
+        const MgSizeGuard *guard = &facts->guards[i];
+        PyObject *left = size_text(guard->left), *right = size_text(guard->right);
         PyObject *text = left == NULL || right == NULL
                              ? NULL
                              : PyUnicode_FromFormat("%U %s %U", left, mg_relation_name(guard->relation), right);
-        good = text != NULL && PyList_Append(guards, text) == 0;
+        if (text == NULL || PyList_Append(guards, text) < 0) {
+            Py_CLEAR(guards);
+        }
         Py_XDECREF(left);
         Py_XDECREF(right);
         Py_XDECREF(text);
     }
+    return guards;
+}
+
+/* What the questions took. New. */
+static PyObject *
+tell(Session *session, PyObject *answers, PyObject *values)
+{
+    PyObject *guards = mg_sizes_guards(&session->facts), *ranges = PyList_New(0);
+    int good = guards != NULL && ranges != NULL;
     for (int i = 0; good && i < session->facts.symbol_count; i++) {
         MgRange range = mg_facts_range(&session->facts, session->symbols[i]);
         PyObject *pair = Py_BuildValue("LL", (long long)range.low, (long long)range.high);
@@ -162,96 +178,42 @@ mg_sizes_ask(PyObject *module, PyObject *args)
         result = good ? tell(&session, answers, values) : NULL;
     }
     Py_XDECREF(answers);
-    Py_XDECREF(session.names);
-    PyMem_Free(session.symbols);
-    mg_facts_free(&session.facts);
+    session_free(&session);
     return result;
 }
 
-/* ---- for operations that have no shape function ---- */
-
-/* The facts of the capture that is under way on this thread. NULL with an exception if there is none. */
-static MgFacts *
-facts_now(void)
+int
+mg_sizes_read(PyObject *symbols, MgFacts *facts)
 {
-    MgCapture *capture = mg_capture_current;
-    if (capture == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "no capture is under way");
-        return NULL;
-    }
-    return &capture->varying.facts;
+    Session session = {.symbols = NULL};
+    int status = read_symbols(&session, symbols);
+    *facts = session.facts;
+    session.facts = (MgFacts){.symbols = NULL};
+    session_free(&session);
+    return status;
 }
 
-const char mg_sizes_symbol_doc[] = "size_symbol(number, /)\n--\n\n"
-                                   "Of a symbol of the capture: its value in this call, and the range that it has in "
-                                   "any, with None for no bound.";
+const char mg_sizes_make_doc[] =
+    "size(symbols, expression, /)\n--\n\n"
+    "A size as metadata and recorded arguments hold it; symbols and expressions are those of sizes().";
 
 PyObject *
-mg_sizes_symbol(PyObject *module, PyObject *argument)
+mg_sizes_make(PyObject *module, PyObject *args)
 {
     (void)module;
-    const MgFacts *facts = facts_now();
-    long number = facts == NULL ? -1 : PyLong_AsLong(argument);
-    if (facts == NULL || number < 0 || number >= facts->symbol_count) {
-        return PyErr_Occurred() ? NULL : (PyErr_SetString(PyExc_ValueError, "no such symbol"), NULL);
-    }
-    MgRange range = facts->symbols[number].given;
-    PyObject *low = range.low == INT64_MIN ? Py_NewRef(Py_None) : PyLong_FromLongLong(range.low);
-    PyObject *high = range.high == INT64_MAX ? Py_NewRef(Py_None) : PyLong_FromLongLong(range.high);
-    return low == NULL || high == NULL ? (Py_XDECREF(low), Py_XDECREF(high), NULL)
-                                       : Py_BuildValue("LNN", (long long)facts->hints[number], low, high);
-}
-
-const char mg_sizes_size_doc[] = "size(tree, /)\n--\n\n"
-                                 "The size that a tree over the symbols of the capture says: an int, or a Dim; None if "
-                                 "that is too hard.";
-
-PyObject *
-mg_sizes_size(PyObject *module, PyObject *argument)
-{
-    (void)module;
+    PyObject *symbols, *expression, *result = NULL;
+    Session session = {.symbols = NULL};
     MgDim dim;
-    MgFacts *facts = facts_now();
-    int status = facts == NULL ? MG_ERR : mg_tree_read(facts, argument, 1, &dim);
-    return status < 0    ? NULL
-           : status == 0 ? Py_NewRef(Py_None)
-                         : mg_dim_object(dim.e == NULL ? dim : mg_facts_simplify(facts, dim));
-}
-
-const char mg_sizes_decide_doc[] = "decide(relation, left, right, /)\n--\n\n"
-                                   "Whether a relation (\"==\", \"!=\", \"<\", \"<=\") between two trees over "
-                                   "the symbols of the capture holds; if that does not follow from what is known, it "
-                                   "becomes a guard. None if it is too hard.";
-
-PyObject *
-mg_sizes_decide(PyObject *module, PyObject *args)
-{
-    (void)module;
-    PyObject *name, *left, *right;
-    MgDim a, b;
-    MgFacts *facts = facts_now();
-    if (facts == NULL || !PyArg_ParseTuple(args, "UOO:decide", &name, &left, &right)) {
+    if (!PyArg_ParseTuple(args, "O!O:size", &PyList_Type, &symbols, &expression)) {
         return NULL;
     }
-    int relation = mg_relation_of(name);
-    if (relation < 0) {
-        PyErr_Format(PyExc_ValueError, "no relation: %U", name);
-        return NULL;
+    int status = read_symbols(&session, symbols) < 0 ? MG_ERR : mg_tree_read(&session.facts, expression, 0, &dim);
+    if (status == 1) {
+        result = mg_dim_object(dim);
     }
-    int status = mg_tree_read(facts, left, 1, &a);
-    status = status == 1 ? mg_tree_read(facts, right, 1, &b) : status;
-    int holds = status == 1 ? mg_facts_decide(facts, (MgRelation)relation, a, b) : status;
-    return holds < 0 ? NULL : status == 0 ? Py_NewRef(Py_None) : PyBool_FromLong(holds);
-}
-
-const char mg_sizes_float_doc[] = "float_value(object, /)\n--\n\n"
-                                  "The value in this call of a float that was computed from sizes that vary; None for "
-                                  "any other object.";
-
-PyObject *
-mg_sizes_float(PyObject *module, PyObject *argument)
-{
-    (void)module;
-    int is_float = Py_IS_TYPE(argument, &mg_number_types[MG_NUMBER_FLOAT]) && mg_number_is_backed(argument);
-    return Py_NewRef(is_float ? ((MgNumber *)argument)->value : Py_None);
+    else if (status == 0) {
+        PyErr_SetString(PyExc_ValueError, "a size that is too hard");
+    }
+    session_free(&session);
+    return result;
 }

@@ -97,9 +97,11 @@ static int
 find_number(MgCapture *capture, MgDeferred *lazy)
 {
     MgDim dim;
-    int varies = mg_varying_int(capture, lazy->source, lazy->value, &dim);
+    int is_float = PyFloat_CheckExact(lazy->value);
+    int varies = is_float ? mg_varying_float(capture, lazy->source, lazy->value)
+                          : mg_varying_int(capture, lazy->source, lazy->value, &dim);
     if (varies > 0) {
-        lazy->number = mg_tracer.number(capture, dim);
+        lazy->number = is_float ? mg_tracer.real(capture, lazy->value, lazy->source) : mg_tracer.number(capture, dim);
     }
     return varies < 0 || (varies > 0 && lazy->number == NULL) ? MG_ERR : MG_OK;
 }
@@ -159,7 +161,7 @@ mg_deferred_guard(MgCapture *capture, long stopped)
     for (int i = 0; i < capture->reads.deferred_count; i++) {
         MgDeferred *lazy = &capture->reads.deferred[i];
         int count = capture->reads.guard_count;
-        PyObject *expected = lazy->number != NULL ? (PyObject *)&PyLong_Type : lazy->value;
+        PyObject *expected = lazy->number != NULL ? (PyObject *)Py_TYPE(lazy->value) : lazy->value;
         if (lazy->used > 0 && lazy->used != stopped &&
             mg_capture_guard(capture, lazy->number != NULL ? MG_GUARD_TYPE : MG_GUARD_VALUE, lazy->source, expected) <
                 0) {

@@ -418,7 +418,7 @@ pass_on(MgCapture *capture, MgOutside *record, MgSource *source)
     return status < 0 ? NULL : Py_NewRef(record->object);
 }
 
-/* 1 for an int that is not taken for a constant, if it was seen to vary: an argument, or what one leads to. */
+/* 1 for a number that is not taken for a constant, if it was seen to vary: an argument, or what one leads to. */
 static int
 may_vary(const MgSource *source)
 {
@@ -435,16 +435,17 @@ may_vary(const MgSource *source)
     return source->kind == MG_SOURCE_LOCAL;
 }
 
-/* An int that varies from call to call, as a number. New; NULL without an exception if it does not. */
+/* An int or float that varies from call to call, as a number. New; NULL without an exception if it does not. */
 static PyObject *
-reach_int(MgCapture *capture, PyObject *object, MgSource *source)
+reach_number(MgCapture *capture, PyObject *object, MgSource *source)
 {
     MgDim dim;
-    int varies = mg_varying_int(capture, source, object, &dim);
-    if (varies <= 0 || mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)&PyLong_Type) < 0) {
+    int is_float = PyFloat_CheckExact(object);
+    int varies = is_float ? mg_varying_float(capture, source, object) : mg_varying_int(capture, source, object, &dim);
+    if (varies <= 0 || mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)Py_TYPE(object)) < 0) {
         return NULL;
     }
-    return mg_number_of(capture, dim);
+    return is_float ? mg_number_of_float(capture, object, source) : mg_number_of(capture, dim);
 }
 
 PyObject *
@@ -460,8 +461,8 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
         }
         view = Py_NewRef(object);
     }
-    else if (PyLong_CheckExact(object) && capture->varying.lattice != NULL && may_vary(source) &&
-             (view = reach_int(capture, object, source)) != NULL) {
+    else if ((PyLong_CheckExact(object) || PyFloat_CheckExact(object)) && capture->varying.lattice != NULL &&
+             may_vary(source) && (view = reach_number(capture, object, source)) != NULL) {
     }
     else if (PyErr_Occurred()) {
         return NULL;

@@ -8,6 +8,7 @@ can't be said in the core's terms is not read: the caller takes the values of th
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -183,7 +184,7 @@ class Session:
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=False)
         self.symbols: dict[int, Any] = {}
         self.numbers: dict[Any, int] = {}
-        self.reader = Reader(self.env, self.numbers.get, _core.decide)
+        self.reader = Reader(self.env, self.numbers.get, functools.partial(_core.decide, None))
         self.unreadable = False
         self.floats = 0
 
@@ -228,7 +229,7 @@ class Session:
         """The SymInt of one of the core's symbols."""
         found = self.symbols.get(number)
         if found is None:
-            hint, low, high = _core.size_symbol(number)
+            hint, low, high = _core.size_symbol(None, number)
             source = ConstantSource(f"__size_{number}")
             symbol = self.env.create_symbol(
                 hint,
@@ -274,7 +275,7 @@ class Session:
         if type(value) is int:
             return value
         try:
-            found = _core.size(self.reader.tree(value.node.expr))
+            found = _core.size_of(None, self.reader.tree(value.node.expr))
             if found is None or value.node.hint != (found.value if isinstance(found, _core.Dim) else found):
                 raise Unreadable(f"the size {value}")
         except Unreadable:
