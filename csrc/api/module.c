@@ -1,6 +1,7 @@
 /* The extension module magneto._core: what Python sees of the C side. */
 #include "api/callable.h"
 
+#include "api/facts.h"
 #include "api/sizes.h"
 #include "api/wrapper.h"
 #include "base/reserve.h"
@@ -518,6 +519,10 @@ static PyMethodDef core_methods[] = {
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"sizes", mg_sizes_ask, METH_VARARGS, mg_sizes_doc},
     {"size", mg_sizes_make, METH_VARARGS, mg_sizes_make_doc},
+    {"size_symbol", mg_api_size_symbol, METH_VARARGS, mg_api_size_symbol_doc},
+    {"size_of", mg_api_size_of, METH_VARARGS, mg_api_size_of_doc},
+    {"decide", mg_api_decide, METH_VARARGS, mg_api_decide_doc},
+    {"float_value", mg_api_float_value, METH_O, mg_api_float_value_doc},
     {"uninterrupted", _PyCFunction_CAST(core_uninterrupted), METH_FASTCALL | METH_KEYWORDS, uninterrupted_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
     {"count_opcodes", core_count_opcodes, METH_O, count_opcodes_doc},

@@ -3,6 +3,7 @@
 
 #include "ir/dimobject.h"
 #include "size/program.h"
+#include "size/tree.h"
 
 const char mg_sizes_doc[] =
     "sizes(symbols, questions, /)\n--\n\n"
@@ -16,26 +17,6 @@ const char mg_sizes_doc[] =
     "the ranges of the symbols; "
     "and for each list of values of the symbols whether they fit: None, or the number of the range or guard that "
     "fails.";
-
-static const struct {
-    const char *text;
-    int code; /* an MgAtomKind or an MgRelation; -1 to -3 for sums, differences and products */
-} operators[] = {
-    {"+", -1},
-    {"-", -2},
-    {"*", -3},
-    {"//", MG_ATOM_FLOORDIV},
-    {"%", MG_ATOM_MOD},
-    {"min", MG_ATOM_MIN},
-    {"max", MG_ATOM_MAX},
-    {"**", MG_ATOM_POW},
-    {"&", MG_ATOM_AND},
-    {"|", MG_ATOM_OR},
-    {"^", MG_ATOM_XOR},
-};
-
-static const char *const relations[] = {
-    [MG_RELATION_EQ] = "==", [MG_RELATION_NE] = "!=", [MG_RELATION_LT] = "<", [MG_RELATION_LE] = "<="};
 
 typedef struct {
     MgFacts facts;
@@ -51,42 +32,6 @@ session_free(Session *session)
     mg_facts_free(&session->facts);
 }
 
-/* The size that an expression is: 1, 0 if it is too hard, or MG_ERR. */
-static int
-read_size(Session *session, PyObject *expression, MgDim *result)
-{
-    if (PyLong_Check(expression)) {
-        *result = mg_dim(PyLong_AsLongLong(expression));
-        return PyErr_Occurred() ? MG_ERR : 1;
-    }
-    if (PyUnicode_Check(expression)) {
-        Py_ssize_t at = PySequence_Index(session->names, expression);
-        *result = at < 0 ? mg_dim(0) : session->symbols[at];
-        return at < 0 ? MG_ERR : 1;
-    }
-    const char *text;
-    PyObject *first, *second;
-    MgDim a, b;
-    if (!PyArg_ParseTuple(expression, "sOO", &text, &first, &second)) {
-        return MG_ERR;
-    }
-    int status = read_size(session, first, &a);
-    status = status == 1 ? read_size(session, second, &b) : status;
-    for (size_t i = 0; status == 1 && i < Py_ARRAY_LENGTH(operators); i++) {
-        if (strcmp(operators[i].text, text) == 0) {
-            int code = operators[i].code;
-            return code == -1   ? mg_dim_add(a, b, result)
-                   : code == -2 ? mg_dim_sub(a, b, result)
-                   : code == -3 ? mg_dim_mul(a, b, result)
-                                : mg_dim_operate((MgAtomKind)code, a, b, result);
-        }
-    }
-    if (status == 1) {
-        PyErr_Format(PyExc_ValueError, "no operator of sizes: %s", text);
-    }
-    return status == 1 ? MG_ERR : status;
-}
-
 /* Symbols are s0, s1, ... New. */
 static PyObject *
 size_text(MgDim dim)
@@ -100,15 +45,10 @@ static PyObject *
 answer(Session *session, PyObject *question)
 {
     MgDim a, b;
-    int relation = -1;
-    for (int i = 0; PyTuple_Check(question) && i < (int)Py_ARRAY_LENGTH(relations); i++) {
-        int is_it = PyUnicode_Check(PyTuple_GetItem(question, 0)) &&
-                    PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(question, 0), relations[i]) == 0;
-        relation = is_it ? i : relation;
-    }
-    int status = read_size(session, relation < 0 ? question : PyTuple_GetItem(question, 1), &a);
+    int relation = PyTuple_Check(question) ? mg_relation_of(PyTuple_GetItem(question, 0)) : -1;
+    int status = mg_tree_read(&session->facts, relation < 0 ? question : PyTuple_GetItem(question, 1), 0, &a);
     if (status == 1 && relation >= 0) {
-        status = read_size(session, PyTuple_GetItem(question, 2), &b);
+        status = mg_tree_read(&session->facts, PyTuple_GetItem(question, 2), 0, &b);
     }
     if (status <= 0) {
         return status < 0 ? NULL : Py_NewRef(Py_None);
@@ -187,7 +127,7 @@ mg_sizes_guards(const MgFacts *facts)
         PyObject *left = size_text(guard->left), *right = size_text(guard->right);
         PyObject *text = left == NULL || right == NULL
                              ? NULL
-                             : PyUnicode_FromFormat("%U %s %U", left, relations[guard->relation], right);
+                             : PyUnicode_FromFormat("%U %s %U", left, mg_relation_name(guard->relation), right);
         if (text == NULL || PyList_Append(guards, text) < 0) {
             Py_CLEAR(guards);
         }
@@ -267,7 +207,7 @@ mg_sizes_make(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O:size", &PyList_Type, &symbols, &expression)) {
         return NULL;
     }
-    int status = read_symbols(&session, symbols) < 0 ? MG_ERR : read_size(&session, expression, &dim);
+    int status = read_symbols(&session, symbols) < 0 ? MG_ERR : mg_tree_read(&session.facts, expression, 0, &dim);
     if (status == 1) {
         result = mg_dim_object(dim);
     }

@@ -203,6 +203,7 @@ typedef struct {
     int origin_room;
     MgTable nodes;      /* expression -> node of the recording that computes it, plus 1 */
     PyObject *outcomes; /* strong: propagation key -> outcome, for operations on such sizes; or NULL */
+    PyObject *session;  /* strong: what asks torch about operations on such sizes, see fallback.c; or NULL */
 } MgVaryings;
 
 /* Torch's global state. */

@@ -421,6 +421,7 @@ mg_varyings_free(MgVaryings *varyings)
     PyMem_Free(varyings->origins);
     mg_table_free(&varyings->nodes);
     Py_XDECREF(varyings->outcomes);
+    Py_XDECREF(varyings->session);
     Py_XDECREF((PyObject *)varyings->lattice);
     *varyings = (MgVaryings){0};
 }
@@ -536,6 +537,25 @@ mg_size_guards_hold(PyObject *guards, PyObject *const *registers)
 {
     int64_t values[MOST_SYMBOLS];
     return find_failure((const MgSizeGuards *)guards, registers, values) == -1;
+}
+
+MgFacts *
+mg_size_guards_facts(PyObject *guards)
+{
+    return &((MgSizeGuards *)guards)->facts;
+}
+
+int
+mg_size_guards_renew(PyObject *guards)
+{
+    MgSizeGuards *self = (MgSizeGuards *)guards;
+    MgSizeProgram *program = mg_size_program_new(&self->facts);
+    if (program == NULL) {
+        return MG_ERR;
+    }
+    mg_size_program_free(self->program);
+    self->program = program;
+    return MG_OK;
 }
 
 int

@@ -63,6 +63,10 @@ int mg_size_guards_hold(PyObject *guards, PyObject *const *registers);
 int mg_size_guards_count(PyObject *guards);
 int mg_size_guards_register(PyObject *guards, int index);
 
+/* What is known of its symbols; borrowed. Guards that are decided on them are checked after mg_size_guards_renew. */
+MgFacts *mg_size_guards_facts(PyObject *guards);
+int mg_size_guards_renew(PyObject *guards); /* MG_OK or MG_ERR */
+
 /* What fails, as a text, or all of it if the registers are NULL. `text_of` returns the text of a register's source. New. */
 PyObject *mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*text_of)(const void *, int),
                               const void *context);

@@ -56,6 +56,19 @@ def sizes(
 def size(symbols: list[tuple[int, int | None, int | None]], expression: Any, /) -> int | Dim:
     """A size as metadata and recorded arguments hold it; for tests."""
 
+def size_symbol(owner: Entry | None, number: int, /) -> tuple[int, int | None, int | None]:
+    """Of a symbol of an entry, or of the capture that is under way: its value, and the range that it has in any call."""
+
+def size_of(owner: Entry | None, tree: Any, /) -> int | Dim | None:
+    """The size that a tree over the symbols of the owner says; `None` if that is too hard."""
+
+def decide(owner: Entry | None, relation: str, left: Any, right: Any, /) -> bool | None:
+    """Whether a relation between two trees over the symbols of the owner holds; it becomes a guard, unless it follows
+    from what is known. `None` if it is too hard."""
+
+def float_value(object: object, /) -> float | None:
+    """The value in this call of a float that is another at other calls; `None` for any other object."""
+
 def interpret_all(enable: bool, /) -> bool:
     """Have every Python frame that starts from now on, on any thread, executed by magneto's interpreter, or
     by CPython again. Returns the former setting."""
@@ -104,6 +117,14 @@ class Meta:
 
 class Dim:
     """A size that differs from call to call."""
+
+    @property
+    def value(self) -> int:
+        """What it is in the call that is captured."""
+
+    @property
+    def tree(self) -> Any:
+        """The expression: an int, the name of a symbol such as `"s0"`, or (operator, tree, tree)."""
 
 class Ref:
     """Stands for a node of a recording, or for an argument of an operation."""
@@ -195,8 +216,7 @@ class Compiled:
         compile: Callable[[Entry], Any] | None,
         stopped: Callable[[str, str, str | None, Any, str], None],
         missed: Callable[..., bool] | None = None,
-        dynamic: int
-    limit: int = -1,
+        limit: int = -1,
         captured: Callable[[Entry, float], None] | None = None,
         fullgraph: bool = False,
         started: Callable[[CodeType, int], None] | None = None,
