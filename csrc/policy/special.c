@@ -403,8 +403,9 @@ call_folded(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
     Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     for (Py_ssize_t i = 0; i < total; i++) {
         PyTypeObject *type = Py_TYPE(args[i]);
+        int is_class = PyType_Check(args[i]) && !mg_is_heap_type((PyTypeObject *)args[i]); /* which nobody changes */
         if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyLong_Type && type != &PyFloat_Type &&
-            type != &PyBool_Type && args[i] != Py_None && !mg_kind_is_constant(type) && !PyType_Check(args[i])) {
+            type != &PyBool_Type && args[i] != Py_None && !mg_kind_is_constant(type) && !is_class) {
             return mg_call_refuse(capture, MG_REASON_SKIPPED_CALL, callable, args, count);
         }
     }
