@@ -117,6 +117,34 @@ call_wrongly(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_s
     return NULL;
 }
 
+/* Whether an object is an instance of classes that have no say in that themselves. 1, 0, or -1 if one of them has. */
+static int
+is_of_types(PyTypeObject *type, PyObject *classes)
+{
+    if (PyType_CheckExact(classes)) {
+        return PyType_IsSubtype(type, (PyTypeObject *)classes);
+    }
+    int result = PyTuple_CheckExact(classes) ? 0 : -1;
+    for (Py_ssize_t i = 0; result == 0 && i < PyTuple_GET_SIZE(classes); i++) {
+        result = is_of_types(type, PyTuple_GET_ITEM(classes, i));
+    }
+    return result;
+}
+
+/* The same for an object that C code may not see: 1, 0, or -1, with an exception or if its type alone does not tell. */
+static int
+is_of_types_unseen(MgCapture *capture, PyObject *value, PyObject *classes)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    MgOutside *record = mg_is_plain_value(value) ? NULL : mg_outside_find(capture, value);
+    PyObject *name = MG_STRING("__class__");
+    if (record == NULL || record->kind != MG_KIND_INSTANCE || !mg_world_has_hidden_state(value) ||
+        _PyType_Lookup(type, name) != _PyType_Lookup(&PyBaseObject_Type, name)) {
+        return -1;
+    }
+    return mg_world_guard_lookup(capture, type, name) < 0 ? -1 : is_of_types(type, classes);
+}
+
 /* isinstance or issubclass; also where a metaclass's method is called, with the class in front. */
 static PyObject *
 do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
@@ -140,7 +168,10 @@ do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
     }
     else if (mg_world_guard_mro(capture, PyType_Check(value) ? (PyTypeObject *)value : Py_TYPE(value)) == MG_OK) {
         PyObject *both[2] = {class_first ? classes : value, class_first ? value : classes};
-        result = mg_call_native(capture, callable, both, 2, NULL);
+        int known = class_first || asks_subclass(callable) ? -1 : is_of_types_unseen(capture, value, classes);
+        result = known >= 0         ? PyBool_FromLong(known)
+                 : PyErr_Occurred() ? NULL
+                                    : mg_call_native(capture, callable, both, 2, NULL);
     }
     if (result != NULL &&
         mg_registry_note(capture, classes, value, mg_classes_of(value), asks_subclass(callable)) < 0) {
