@@ -65,7 +65,8 @@ mg_rules_truth(MgCapture *capture, PyObject *value)
         return value == Py_True;
     }
     if (mg_is_twin(value)) {
-        return mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, NULL);
+        PyObject *known = mg_record_known_number(capture, value);
+        return known != NULL ? PyObject_IsTrue(known) : mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, NULL);
     }
     if (mg_is_number(value)) {
         return mg_number_truth(capture, value);
@@ -487,9 +488,35 @@ call_unknown(const MgCall *call)
     return unknown(call);
 }
 
+/* What a special method of a tensor whose number is known gives. New; NULL without an exception if it is none of these. */
+static PyObject *
+convert_known(const MgCall *call)
+{
+    PyObject *known = has_plain(call, 1) ? mg_record_known_number(call->capture, call->args[0]) : NULL;
+    PyObject *name =
+        known != NULL && Py_IS_TYPE(call->callable, &PyMethodDescr_Type) ? PyDescr_NAME(call->callable) : NULL;
+    if (name == NULL) {
+        return NULL;
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "__bool__") == 0) {
+        return PyBool_FromLong(PyObject_IsTrue(known));
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "__float__") == 0) {
+        return PyNumber_Float(known);
+    }
+    int is_index = PyUnicode_CompareWithASCIIString(name, "__index__") == 0;
+    return (is_index && PyLong_CheckExact(known)) || PyUnicode_CompareWithASCIIString(name, "__int__") == 0
+               ? PyNumber_Long(known)
+               : NULL;
+}
+
 static PyObject *
 call_refuse(const MgCall *call)
 {
+    PyObject *converted = call->rule == MG_RULE_VALUE ? convert_known(call) : NULL;
+    if (converted != NULL || PyErr_Occurred()) {
+        return converted;
+    }
     MgReason reason = call->rule == MG_RULE_VALUE    ? MG_REASON_TENSOR_VALUE
                       : call->rule == MG_RULE_OUTPUT ? MG_REASON_OUTPUT
                                                      : MG_REASON_SKIPPED_CALL;
