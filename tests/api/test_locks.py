@@ -347,7 +347,7 @@ def test_a_fork_waits_for_a_compile_that_ends_soon() -> None:
     thread.join()
 
 
-@pytest.mark.parametrize(("error", "reads"), [(KeyError, 7), (TimeoutError, 10), (KeyboardInterrupt, 10)])
+@pytest.mark.parametrize(("error", "reads"), [(KeyError, 4), (TimeoutError, 10), (KeyboardInterrupt, 10)])
 def test_what_a_signal_handler_raises_while_settings_are_read(
     error: type[BaseException], reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
