@@ -786,7 +786,8 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
             return result;
         }
     }
-    if (count == 1 && kwnames == NULL && mg_is_twin(args[0]) && capture->symbols.allow_scalars &&
+    if (count == 1 && kwnames == NULL && mg_is_twin(args[0]) &&
+        (capture->symbols.allow_scalars || mg_record_known_number(capture, args[0]) != NULL) &&
         (callable == (PyObject *)&PyLong_Type || callable == (PyObject *)&PyFloat_Type ||
          callable == (PyObject *)&PyBool_Type)) {
         return mg_tensor_item(capture, args[0], callable);

@@ -389,11 +389,13 @@ mg_tensor_torch_function(PyObject *const *args, Py_ssize_t count)
 PyObject *
 mg_tensor_item(MgCapture *capture, PyObject *twin, PyObject *type)
 {
-    if (!capture->symbols.allow_scalars) {
+    PyObject *known = mg_record_known_number(capture, twin);
+    if (known == NULL && !capture->symbols.allow_scalars) {
         mg_capture_abort(capture, MG_REASON_TENSOR_VALUE, NULL);
         return NULL;
     }
-    PyObject *number = mg_record_call(capture, MG_NODE_METHOD, MG_STRING("item"), &twin, 1, NULL);
+    PyObject *number =
+        known != NULL ? Py_NewRef(known) : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("item"), &twin, 1, NULL);
     if (number == NULL || type == NULL) {
         return number;
     }

@@ -135,6 +135,9 @@ mg_world_kind_of(PyObject *object, MgSource *source)
         PyCode_Check(object)) {
         return MG_KIND_CONSTANT;
     }
+    if (mg_world_is_compiled(object)) {
+        return MG_KIND_CONSTANT;
+    }
     if (PyFunction_Check(object)) {
         return source != NULL && is_made_anew((PyFunctionObject *)object, source) ? MG_KIND_FUNCTION : MG_KIND_CONSTANT;
     }
@@ -293,11 +296,11 @@ is_fleeting(PyObject *object, MgKind kind)
 }
 
 /* Guards which object lies at a source. If nothing is known of it but that, it is not kept alive: what it does when it goes,
- * as generators do, it does then. */
+ * as generators do, it does then. Nor is a compiled function, which has entries of its own. */
 static int
 guard_identity(MgCapture *capture, MgSource *source, PyObject *object, MgKind kind)
 {
-    if (kind != MG_KIND_OPAQUE || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
+    if ((kind != MG_KIND_OPAQUE && !mg_world_is_compiled(object)) || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
         return mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object);
     }
     PyObject *reference = PyWeakref_NewRef(object, NULL);
