@@ -108,11 +108,12 @@ find_number(MgCapture *capture, MgDeferred *lazy)
 
 /* An instruction looks at what is in a slot. */
 static int
-use(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **slot, long step)
+use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opcode, PyObject **slot, long step)
 {
     PyObject *value = *slot;
     MgDeferred *lazy = value == NULL || !mg_deferred_fits(value) ? NULL : find(capture, value);
-    if (lazy != NULL && lazy->used == 0 && find_number(capture, lazy) < 0) {
+    int is_identity = mg_opcode_asks_identity(opcode); /* which a number does not have */
+    if (lazy != NULL && lazy->used == 0 && !is_identity && find_number(capture, lazy) < 0) {
         return MG_ERR;
     }
     if (lazy != NULL && lazy->number != NULL) {
@@ -138,7 +139,7 @@ mg_deferred_use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opco
 {
     PyObject **base = mg_frame_slots(frame) + mg_frame_code(frame)->co_nlocalsplus;
     if (mg_opcode_makes_cell(opcode)) {
-        return use(capture, frame, next, &mg_frame_slots(frame)[oparg], step);
+        return use(capture, frame, next, opcode, &mg_frame_slots(frame)[oparg], step);
     }
     if (mg_opcode_returns_tuple(opcode, next)) {
         return MG_OK; /* nobody looks into it any more */
@@ -148,7 +149,7 @@ mg_deferred_use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opco
         count = (int)(sp - base);
     }
     for (int i = 1; i <= count; i++) {
-        if (use(capture, frame, next, &sp[-i], step) < 0) {
+        if (use(capture, frame, next, opcode, &sp[-i], step) < 0) {
             return MG_ERR;
         }
     }

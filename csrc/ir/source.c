@@ -128,10 +128,11 @@ static PyObject *
 size_of(MgSource *source, PyObject *tensor)
 {
     MgTensor info;
-    if (!mg_torch_is_tensor(tensor) || mg_torch_read(tensor, &info) < 0 || source->index >= info.dim) {
+    Py_ssize_t at = source->index < 0 ? -1 - source->index : source->index;
+    if (!mg_torch_is_tensor(tensor) || mg_torch_read(tensor, &info) < 0 || at >= info.dim) {
         return NULL;
     }
-    int64_t size = info.sizes[source->index];
+    int64_t size = (source->index < 0 ? info.strides : info.sizes)[at];
     if (source->view == NULL || PyLong_AsLongLong(source->view) != size) {
         PyObject *number = PyLong_FromLongLong(size);
         if (number == NULL) {
@@ -324,7 +325,8 @@ text_at(const MgSource *source, int level)
             text = PyUnicode_FromFormat("%U.grad", base);
             break;
         case MG_SOURCE_SIZE:
-            text = PyUnicode_FromFormat("%U.size()[%zd]", base, source->index);
+            text = source->index < 0 ? PyUnicode_FromFormat("%U.stride()[%zd]", base, -1 - source->index)
+                                     : PyUnicode_FromFormat("%U.size()[%zd]", base, source->index);
             break;
         case MG_SOURCE_NAME:
             text = PyUnicode_FromFormat("%U.%s", base, name_parts[source->index]);

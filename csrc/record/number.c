@@ -223,9 +223,10 @@ static int
 symbol_node(MgCapture *capture, int symbol)
 {
     const MgVarying *origin = &capture->varying.origins[symbol];
-    MgSource *source = origin->kind == MG_VARYING_SIZE
-                           ? mg_source_get(&capture->reads.sources, MG_SOURCE_SIZE, origin->source, NULL, origin->index)
-                           : origin->source;
+    Py_ssize_t at = origin->kind == MG_VARYING_SIZE ? origin->index : -1 - origin->index;
+    MgSource *source = origin->kind == MG_VARYING_VALUE
+                           ? origin->source
+                           : mg_source_get(&capture->reads.sources, MG_SOURCE_SIZE, origin->source, NULL, at);
     MgDim dim;
     PyObject *value = source == NULL || !mg_dim_symbol(symbol, capture->varying.facts.hints[symbol], &dim)
                           ? NULL

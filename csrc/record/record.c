@@ -11,6 +11,8 @@
 #include "capture/tracer.h"
 #include "cpython/aside.h"
 #include "entry/storage.h"
+#include "capture/varying.h"
+#include "ir/dimobject.h"
 #include "ir/alias.h"
 #include "record/arguments.h"
 #include "record/arithmetic.h"
@@ -246,16 +248,28 @@ is_torchs(PyObject *target)
     return strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
 }
 
+/* What a node's value is in the call that is captured: metadata without symbols, or a number. New; NULL without an exception if
+ * it is neither. */
+static PyObject *
+fixed_value(PyObject *value)
+{
+    return Py_IS_TYPE(value, &MgMeta_Type) ? (PyObject *)mg_meta_fixed((MgMeta *)value)
+           : mg_is_dim_object(value)       ? PyLong_FromLongLong(((MgDimObject *)value)->dim.v)
+           : PyFloat_CheckExact(value)     ? Py_NewRef(value)
+                                           : NULL;
+}
+
 /* Adds the metadata of the nodes that an argument refers to. MG_OK; MG_BREAK if one has none; or MG_ERR. */
 static int
 add_metas(const MgNode *nodes, PyObject *value, PyObject *metas)
 {
     if (Py_IS_TYPE(value, &MgRef_Type)) {
         assert(((MgRef *)value)->index >= 0);
-        PyObject *meta = nodes[((MgRef *)value)->index].value;
-        PyObject *key = Py_IS_TYPE(meta, &MgMeta_Type) ? PyLong_FromLong(((MgRef *)value)->index) : NULL;
+        PyObject *meta = fixed_value(nodes[((MgRef *)value)->index].value);
+        PyObject *key = meta == NULL ? NULL : PyLong_FromLong(((MgRef *)value)->index);
         int status = key != NULL ? PyDict_SetItem(metas, key, meta) : PyErr_Occurred() ? MG_ERR : MG_BREAK;
         Py_XDECREF(key);
+        Py_XDECREF(meta);
         return status;
     }
     int status = MG_OK;

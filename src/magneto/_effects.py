@@ -138,7 +138,7 @@ def repeats(
         target: a function, or the name of a method.
         args: the arguments, with references to nodes in place of tensors.
         kwargs: the same by keyword.
-        metas: the metadata of the nodes that are referred to.
+        metas: the metadata of the nodes that are referred to; of numbers, the number.
 
     Returns:
         False if it writes to tensors that it is given, draws random numbers, or if that is not known.
@@ -147,8 +147,9 @@ def repeats(
         return False
     try:
         with torch.no_grad():
-            inputs = {node: _make(meta) for node, meta in metas.items()}
-            given, named = _fill_in(args, inputs), _fill_in(kwargs, inputs)
+            numbers = {node: value for node, value in metas.items() if isinstance(value, (int, float))}
+            inputs = {node: _make(meta) for node, meta in metas.items() if node not in numbers}
+            given, named = _fill_in(args, {**inputs, **numbers}), _fill_in(kwargs, {**inputs, **numbers})
             function = getattr(given[0], target) if isinstance(target, str) else target
             if isinstance(target, str):
                 given = given[1:]
