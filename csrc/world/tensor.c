@@ -203,6 +203,15 @@ read_grad(MgCapture *capture, MgTwin *twin)
     return grad == NULL ? NULL : mg_world_reach(capture, grad, source);
 }
 
+/* 1 if a twin may be a view that was made under no_grad, of what requires grad: torch raises where it is asked whether such a
+ * view is a leaf, if its memory was written to since. */
+static int
+has_no_history(const MgTwin *twin)
+{
+    int flags = twin->meta->flags & (MG_META_REQUIRES_GRAD | MG_META_NON_LEAF);
+    return twin->real == NULL && twin->next != twin && flags == MG_META_REQUIRES_GRAD;
+}
+
 PyObject *
 mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
 {
@@ -266,7 +275,8 @@ mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
     if (Py_TYPE(found)->tp_descr_get == NULL) { /* a plain value on the class */
         return Py_NewRef(found);
     }
-    if (!mg_kind_is_tensor_attribute(name)) { /* it depends on more than the metadata */
+    if (!mg_kind_is_tensor_attribute(name) || /* it depends on more than the metadata */
+        (PyUnicode_CompareWithASCIIString(name, "is_leaf") == 0 && has_no_history(twin))) {
         mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);
         return NULL;
     }
