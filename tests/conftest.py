@@ -60,3 +60,11 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def all_sizes_symbolic() -> Iterator[None]:
+    """With MAGNETO_ALL_DYNAMIC=1 all captures are made with all sizes and ints as symbols, from the first one on."""
+    if os.environ.get("MAGNETO_ALL_DYNAMIC") == "1":
+        magneto.config.assume_static_by_default = False
+    yield

@@ -189,6 +189,7 @@ typedef struct {
     int index;                /* the dimension */
     int place;                /* the line that read it, as in MgGuard */
     int is_marked, is_ranged; /* a user says that it varies, and within which bounds */
+    int is_guess;             /* it has not been seen to vary, but all sizes are symbols */
 } MgVarying;
 
 typedef struct MgLattice MgLattice; /* a Python object, see varying.h */

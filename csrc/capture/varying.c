@@ -182,21 +182,22 @@ new_symbol(MgCapture *capture, MgVarying origin, int64_t hint, MgRange range, Mg
     return mg_facts_symbol(&varying->facts, hint, range, dim);
 }
 
-/* A symbol for a size; where all sizes are symbols, that of another size of the same value, if there is one. 1, 0 or MG_ERR. */
+/* A symbol for a size; where it is one only because all sizes are, that of another such size of the same value, if there is one.
+ * 1, 0 or MG_ERR. */
 static int
 size_symbol(MgCapture *capture, MgVarying origin, int64_t hint, MgRange range, MgDim *dim)
 {
     MgFacts *facts = &capture->varying.facts;
-    int before = facts->symbol_count, all = capture->varying.lattice->dynamic == MG_DYNAMIC_ALL;
+    int before = facts->symbol_count;
     range.low = range.low < 2 ? 2 : range.low;
     if (hint < range.low || hint > range.high) {
         return mg_marks_outside(capture, hint, range);
     }
     int status = new_symbol(capture, origin, hint, range, dim);
-    for (int i = 0; status == 1 && all && !origin.is_marked && i < before; i++) {
+    for (int i = 0; status == 1 && origin.is_guess && i < before; i++) {
         MgDim other;
-        if (capture->varying.origins[i].kind == MG_VARYING_SIZE && facts->hints[i] == hint &&
-            facts->symbols[i].same == NULL && mg_dim_symbol(i, hint, &other)) {
+        if (capture->varying.origins[i].is_guess && facts->hints[i] == hint && facts->symbols[i].same == NULL &&
+            mg_dim_symbol(i, hint, &other)) {
             status = mg_facts_decide(facts, MG_RELATION_EQ, *dim, other) < 0 ? MG_ERR : 1;
             *dim = other;
             break;
@@ -220,7 +221,8 @@ find_sizes(MgCapture *capture, MgSource *source, Item *item, const MgMarks *mark
         int is_marked = (marks->dynamic & bit) != 0, is_ranged = is_marked && (marks->ranged & bit);
         sizes[i] = mg_dim(values[i]);
         if (values[i] > 1 && (is_marked || (marks->weak & bit) || (seen && !(marks->fixed & bit)))) {
-            MgVarying origin = {source, MG_VARYING_SIZE, i, 0, is_marked, is_ranged};
+            int has_varied = (item->varying_sizes & (unsigned)bit) || is_marked || (marks->weak & bit);
+            MgVarying origin = {source, MG_VARYING_SIZE, i, 0, is_marked, is_ranged, !has_varied};
             if (size_symbol(capture, origin, values[i], is_ranged ? marks->ranges[i] : any, &sizes[i]) < 0) {
                 return MG_ERR;
             }

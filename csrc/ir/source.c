@@ -123,16 +123,15 @@ slot_value(PyObject *object, PyObject *descriptor)
     return *(PyObject **)((char *)object + member->d_member->offset);
 }
 
-/* A size of a tensor as an int, which the source keeps until another one is loaded. Borrowed. */
+/* A size or stride of a tensor as an int, which the source keeps until another one is loaded. Borrowed. */
 static PyObject *
 size_of(MgSource *source, PyObject *tensor)
 {
     MgTensor info;
-    Py_ssize_t at = source->index < 0 ? -1 - source->index : source->index;
-    if (!mg_torch_is_tensor(tensor) || mg_torch_read(tensor, &info) < 0 || at >= info.dim) {
+    if (!mg_torch_is_tensor(tensor) || mg_torch_read(tensor, &info) < 0 || source->index >= info.dim) {
         return NULL;
     }
-    int64_t size = (source->index < 0 ? info.strides : info.sizes)[at];
+    int64_t size = (source->kind == MG_SOURCE_SIZE ? info.sizes : info.strides)[source->index];
     if (source->view == NULL || PyLong_AsLongLong(source->view) != size) {
         PyObject *number = PyLong_FromLongLong(size);
         if (number == NULL) {
@@ -192,6 +191,7 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
         case MG_SOURCE_NAME:
             return name_part(base, source->index);
         case MG_SOURCE_SIZE:
+        case MG_SOURCE_STRIDE:
             return size_of((MgSource *)source, base);
         case MG_SOURCE_MRO:
             return PyType_Check(base) ? ((PyTypeObject *)base)->tp_mro : NULL;
@@ -325,8 +325,10 @@ text_at(const MgSource *source, int level)
             text = PyUnicode_FromFormat("%U.grad", base);
             break;
         case MG_SOURCE_SIZE:
-            text = source->index < 0 ? PyUnicode_FromFormat("%U.stride()[%zd]", base, -1 - source->index)
-                                     : PyUnicode_FromFormat("%U.size()[%zd]", base, source->index);
+            text = PyUnicode_FromFormat("%U.size()[%zd]", base, source->index);
+            break;
+        case MG_SOURCE_STRIDE:
+            text = PyUnicode_FromFormat("%U.stride()[%zd]", base, source->index);
             break;
         case MG_SOURCE_NAME:
             text = PyUnicode_FromFormat("%U.%s", base, name_parts[source->index]);

@@ -20,7 +20,8 @@ typedef enum {
     MG_SOURCE_PROXY,     /* the dict behind the mappingproxy base */
     MG_SOURCE_MRO,       /* the MRO of the type base */
     MG_SOURCE_GRAD,      /* the gradient of the tensor base, which is a leaf; None is one too */
-    MG_SOURCE_SIZE,      /* size `index` of the tensor base, as an int; stride -1 - `index` if that is negative */
+    MG_SOURCE_SIZE,      /* size `index` of the tensor base, as an int */
+    MG_SOURCE_STRIDE,    /* stride `index` of the tensor base, as an int */
     MG_SOURCE_NAME,      /* a name of a class or function: index 0 name, 1 qualname, 2 doc, 3 module (functions only) */
 } MgSourceKind;
 enum { MG_PART_CODE, MG_PART_DEFAULTS, MG_PART_KWDEFAULTS, MG_PART_CLOSURE, MG_PART_GLOBALS, MG_PART_ANNOTATIONS };

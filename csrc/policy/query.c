@@ -17,7 +17,7 @@
 #include "cpython/shadow.h"
 #include "policy/rules.h"
 #include "record/record.h"
-#include "record/symbol.h"
+#include "record/number.h"
 #include "torch/kinds.h"
 #include "torch/typekind.h"
 #include "world/world.h"
@@ -206,6 +206,13 @@ note_part(PyObject *object, void *argument)
     return 0;
 }
 
+/* 1 if what captured code sees in a container is what lies there. */
+static int
+is_same(MgCapture *capture, PyObject *seen, PyObject *object)
+{
+    return mg_outside_identity(capture, seen) == object || mg_number_is_from(capture, seen, object);
+}
+
 /* 1 if captured code has written to an outside object: to its attributes, or to the shadow that stands for a container.
  * -1 with an exception. */
 static int
@@ -222,7 +229,7 @@ is_changed(MgCapture *capture, const MgOutside *record)
         int list = record->kind == MG_KIND_LIST;
         for (Py_ssize_t i = 0; Py_SIZE(view) == Py_SIZE(object) && i < Py_SIZE(view); i++) {
             PyObject *item = list ? PyList_GET_ITEM(view, i) : mg_deque_item(view, i);
-            if (mg_outside_identity(capture, item) != (list ? PyList_GET_ITEM(object, i) : mg_deque_item(object, i))) {
+            if (!is_same(capture, item, list ? PyList_GET_ITEM(object, i) : mg_deque_item(object, i))) {
                 return 1;
             }
         }
@@ -232,8 +239,7 @@ is_changed(MgCapture *capture, const MgOutside *record)
         MgDictWalk walk = {0}, other = {0};
         PyObject *key, *value, *old_key, *old;
         while (PyDict_GET_SIZE(view) == PyDict_GET_SIZE(object) && mg_dict_next(view, &walk, &key, &value)) {
-            if (!mg_dict_next(object, &other, &old_key, &old) || key != old_key ||
-                mg_outside_identity(capture, value) != old) {
+            if (!mg_dict_next(object, &other, &old_key, &old) || key != old_key || !is_same(capture, value, old)) {
                 return 1;
             }
         }
@@ -705,7 +711,9 @@ mg_query_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, P
     }
     int good = 1;
     for (; good > 0 && ready < total; ready++) {
-        exposed[ready] = mg_world_escape(capture, args[ready]);
+        PyObject *plain = mg_number_plain(capture, args[ready]);
+        exposed[ready] = plain == NULL ? NULL : mg_world_escape(capture, plain);
+        Py_XDECREF(plain);
         good = exposed[ready] == NULL ? -1 : is_key(capture, exposed[ready]);
     }
     PyObject *result = NULL;

@@ -808,8 +808,17 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     PyTypeObject *type = Py_TYPE(callable);
     if (capture->symbols.session != NULL || mg_capture_varies(capture)) {
-        PyObject *result;
-        if (mg_number_call(capture, callable, args, count, kwnames, &result)) {
+        PyObject *result, *exposed = NULL;
+        if (callable == (PyObject *)mg_torch.size && count == 1 &&
+            PyTuple_Check(args[0])) { /* with the numbers in it */
+            exposed = mg_world_expose(capture, args[0]);
+            if (exposed == NULL) {
+                return NULL;
+            }
+        }
+        int called = mg_number_call(capture, callable, exposed == NULL ? args : &exposed, count, kwnames, &result);
+        Py_XDECREF(exposed);
+        if (called) {
             return result;
         }
     }

@@ -126,6 +126,27 @@ mg_number_take(MgCapture *capture, PyObject *object)
     return Py_NewRef(number->value);
 }
 
+PyObject *
+mg_number_plain(MgCapture *capture, PyObject *key)
+{
+    if (mg_is_number(key)) {
+        return mg_number_is_backed(key) ? mg_number_take(capture, key) : Py_NewRef(key);
+    }
+    if (!(PyTuple_CheckExact(key) || Py_IS_TYPE(key, mg_torch.size)) || !mg_symbol_inside(key)) {
+        return Py_NewRef(key);
+    }
+    PyObject *items = PyTuple_New(PyTuple_GET_SIZE(key));
+    for (Py_ssize_t i = 0; items != NULL && i < PyTuple_GET_SIZE(key); i++) {
+        PyObject *item = mg_number_plain(capture, PyTuple_GET_ITEM(key, i));
+        if (item == NULL) {
+            Py_CLEAR(items);
+            break;
+        }
+        PyTuple_SET_ITEM(items, i, item);
+    }
+    return Py_IS_TYPE(key, mg_torch.size) ? mg_symbol_size(items) : items;
+}
+
 typedef struct {
     MgCapture *capture;
     int failed;
@@ -223,10 +244,10 @@ static int
 symbol_node(MgCapture *capture, int symbol)
 {
     const MgVarying *origin = &capture->varying.origins[symbol];
-    Py_ssize_t at = origin->kind == MG_VARYING_SIZE ? origin->index : -1 - origin->index;
+    MgSourceKind kind = origin->kind == MG_VARYING_SIZE ? MG_SOURCE_SIZE : MG_SOURCE_STRIDE;
     MgSource *source = origin->kind == MG_VARYING_VALUE
                            ? origin->source
-                           : mg_source_get(&capture->reads.sources, MG_SOURCE_SIZE, origin->source, NULL, at);
+                           : mg_source_get(&capture->reads.sources, kind, origin->source, NULL, origin->index);
     MgDim dim;
     PyObject *value = source == NULL || !mg_dim_symbol(symbol, capture->varying.facts.hints[symbol], &dim)
                           ? NULL
@@ -386,6 +407,13 @@ mg_number_source(MgCapture *capture, PyObject *object)
     return origin->kind == MG_VARYING_VALUE ? origin->source : NULL;
 }
 
+int
+mg_number_is_from(MgCapture *capture, PyObject *value, PyObject *object)
+{
+    MgSource *source = mg_is_number(value) ? mg_number_source(capture, value) : NULL;
+    return source != NULL && source->view == value && source->raw == object;
+}
+
 PyObject *
 mg_number_argument(MgCapture *capture, PyObject *object)
 {
@@ -418,6 +446,29 @@ mg_number_refer(MgCapture *capture, PyObject *argument)
 }
 
 /* ---- operators ---- */
+
+/* 1 for a value of a class of C code with operators of its own: it would take a number for any object. */
+static int
+is_foreign(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyBool_Check(value) || mg_is_number(value) ||
+        mg_is_twin(value) || type->tp_as_number == NULL) {
+        return 0;
+    }
+    if (PyLong_Check(value) || PyFloat_Check(value)) {
+        return 1;
+    }
+    return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyUnicode_Check(value) && !PyBytes_Check(value) &&
+           !PyAnySet_Check(value) && !PyDict_Check(value) && value != Py_None && !mg_torch_is_tensor(value);
+}
+
+PyObject *
+mg_number_beside(MgCapture *capture, PyObject *value, PyObject *other)
+{
+    int takes = mg_is_number(value) && mg_number_is_backed(value) && is_foreign(other);
+    return takes ? mg_number_take(capture, value) : Py_NewRef(value);
+}
 
 /* A backed number, or an int that an expression can hold. */
 static int
@@ -532,10 +583,12 @@ operate(MgCapture *capture, int operation, MgDim a, MgDim b, MgDim *result)
         case NB_MULTIPLY:
             return mg_dim_mul(a, b, result);
         case NB_LSHIFT:
-            return b.e == NULL && b.v >= 0 && b.v < 62 && mg_dim_mul(a, mg_dim((int64_t)1 << b.v), result);
         case NB_RSHIFT:
-            return b.e == NULL && b.v >= 0 && b.v < 62 &&
-                   mg_dim_operate(MG_ATOM_FLOORDIV, a, mg_dim((int64_t)1 << b.v), result);
+            known = b.v < 0 || b.v >= 62 ? 1 : mg_facts_decide(facts, MG_RELATION_LT, b, mg_dim(0));
+            if (known != 0 || !mg_dim_operate(MG_ATOM_POW, mg_dim(2), b, &b)) {
+                return known < 0 ? MG_ERR : 0;
+            }
+            return operation == NB_LSHIFT ? mg_dim_mul(a, b, result) : mg_dim_operate(MG_ATOM_FLOORDIV, a, b, result);
         case NB_FLOOR_DIVIDE:
         case NB_REMAINDER:
             known = mg_facts_decide(facts, MG_RELATION_EQ, b, mg_dim(0));
@@ -725,29 +778,6 @@ mg_number_unary(MgCapture *capture, MgUnary operator, PyObject *object, PyObject
     return 1;
 }
 
-int
-mg_number_absolute(MgCapture *capture, PyObject *object, PyObject **result)
-{
-    MgNumber *number = (MgNumber *)object;
-    if (!mg_number_is_backed(object)) {
-        return 0;
-    }
-    if (number->dim.e != NULL) {
-        int negative = mg_facts_decide(&capture->varying.facts, MG_RELATION_LT, number->dim, mg_dim(0));
-        if (negative > 0) {
-            return mg_number_unary(capture, MG_NEGATIVE, object, result);
-        }
-        *result = negative < 0 ? NULL : Py_NewRef(object);
-        return 1;
-    }
-    PyObject *value = mg_number_take(capture, object);
-    *result = value == NULL ? NULL : PyNumber_Absolute(value);
-    Py_XDECREF(value);
-    return 1;
-}
-
-/* ---- calls ---- */
-
 /* min(a, b) or max(a, b) of ints. 1 with the result, 0 if it is too hard. */
 static int
 choose(MgCapture *capture, int is_max, PyObject *left, PyObject *right, PyObject **result)
@@ -767,6 +797,30 @@ choose(MgCapture *capture, int is_max, PyObject *left, PyObject *right, PyObject
     *result = mg_number_of(capture, c);
     return 1;
 }
+
+int
+mg_number_absolute(MgCapture *capture, PyObject *object, PyObject **result)
+{
+    MgNumber *number = (MgNumber *)object;
+    if (!mg_number_is_backed(object)) {
+        return 0;
+    }
+    PyObject *negative;
+    if (number->dim.e != NULL && mg_number_unary(capture, MG_NEGATIVE, object, &negative)) {
+        int chosen = negative == NULL ? MG_ERR : choose(capture, 1, object, negative, result);
+        Py_XDECREF(negative);
+        if (chosen != 0) {
+            *result = chosen < 0 ? NULL : *result;
+            return 1;
+        }
+    }
+    PyObject *value = mg_number_take(capture, object);
+    *result = value == NULL ? NULL : PyNumber_Absolute(value);
+    Py_XDECREF(value);
+    return 1;
+}
+
+/* ---- calls ---- */
 
 /* Functions of one number that return a float: recorded as they are. */
 static int

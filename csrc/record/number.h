@@ -26,6 +26,10 @@ PyObject *mg_number_wrap(MgCapture *capture, PyObject *value);
 /* The value, for good. New. */
 PyObject *mg_number_take(MgCapture *capture, PyObject *number);
 
+/* What an operator gets of an operand that stands beside another: a number takes its value if the other is of a class of C code,
+ * numpy's say. New. */
+PyObject *mg_number_beside(MgCapture *capture, PyObject *value, PyObject *other);
+
 /* Operators: 1 if the operation was carried out here, with its result; 0 if there is no such number among the operands, or
  * something else has to deal with it. */
 int mg_number_binary(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result);
@@ -49,6 +53,12 @@ int mg_number_node(MgCapture *capture, PyObject *number);
 
 /* The source of a number that lies outside as it is; borrowed. NULL for others. */
 MgSource *mg_number_source(MgCapture *capture, PyObject *number);
+
+/* 1 if a value is the number that captured code sees in place of this very int from outside. */
+int mg_number_is_from(MgCapture *capture, PyObject *value, PyObject *object);
+
+/* A key as C code may use it: a number in it takes its value, also in tuples. New. */
+PyObject *mg_number_plain(MgCapture *capture, PyObject *key);
 
 /* Takes the values of all sizes in an argument, or in metadata, for good. MG_OK or MG_ERR. */
 int mg_number_specialize(MgCapture *capture, PyObject *argument);

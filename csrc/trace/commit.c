@@ -80,8 +80,11 @@ number_at(MgCapture *capture, MgOutside *record, MgSourceKind kind, PyObject *ke
 static int
 is_unchanged(MgCapture *capture, PyObject *now, PyObject *before, PyObject *number)
 {
-    if (now == before || number != NULL) {
-        return number == NULL || now == number;
+    if (number != NULL) {
+        return now == number;
+    }
+    if (now == before || mg_number_is_from(capture, now, before)) {
+        return 1;
     }
     MgOutside *record = mg_outside_of(capture, before);
     return record != NULL && record->object == before && record->view == mg_twin_original(now);

@@ -548,6 +548,10 @@ expose_both(MgCapture *capture, PyObject *left, PyObject *right, PyObject **a, P
     *b = NULL;
     *a = mg_world_expose(capture, left);
     *b = *a == NULL ? NULL : mg_world_expose(capture, right);
+    if (*b != NULL && (mg_is_number(*a) || mg_is_number(*b))) {
+        Py_SETREF(*a, mg_number_beside(capture, *a, *b));
+        Py_SETREF(*b, *a == NULL ? NULL : mg_number_beside(capture, *b, *a));
+    }
     if (*b == NULL || mg_protocol_guard_calls(capture, *a) < 0 || mg_protocol_guard_calls(capture, *b) < 0) {
         Py_CLEAR(*a);
         Py_CLEAR(*b);

@@ -12,6 +12,7 @@
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
 #include "ir/alias.h"
+#include "record/symbol.h"
 #include "torch/kinds.h"
 #include "torch/typekind.h"
 #include "world/classes.h"
@@ -324,7 +325,9 @@ expose_tuple(MgCapture *capture, MgOutside *record)
     }
     PyTypeObject *type = Py_TYPE(tuple);
     if (type != &PyTuple_Type) {
-        Py_SETREF(views, mg_shadow_tuple(type, views));
+        PyObject *items = views; /* torch.Size itself wants plain ints */
+        views = type == mg_torch.size ? mg_symbol_size(Py_NewRef(items)) : mg_shadow_tuple(type, items);
+        Py_DECREF(items);
         if (views == NULL) {
             return MG_ERR;
         }

@@ -421,16 +421,34 @@ pass_on(MgCapture *capture, MgOutside *record, MgSource *source)
     return status < 0 ? NULL : Py_NewRef(record->object);
 }
 
-/* 1 for a number that is not taken for a constant, if it was seen to vary: an argument, or what one leads to. */
+/* 1 if a source is a cell of the function that is captured. */
 static int
-may_vary(const MgSource *source)
+is_own_cell(const MgCapture *capture, const MgSource *source)
+{
+    PyObject *function = capture->root == NULL ? NULL : (PyObject *)mg_frame_function(capture->root);
+    PyObject *closure = function != NULL && PyFunction_Check(function) ? PyFunction_GET_CLOSURE(function) : NULL;
+    for (Py_ssize_t i = 0; closure != NULL && source->kind == MG_SOURCE_CONST && i < PyTuple_GET_SIZE(closure); i++) {
+        if (PyTuple_GET_ITEM(closure, i) == source->key) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* 1 for a number that is not taken for a constant, if it was seen to vary: an argument, a variable of the function's closure, or
+ * what one leads to. */
+static int
+may_vary(const MgCapture *capture, const MgSource *source)
 {
     if (source->is_fixed) {
         return 0;
     }
     while (source->base != NULL) {
-        if (source->kind != MG_SOURCE_ITEM && source->kind != MG_SOURCE_DICT_ITEM && source->kind != MG_SOURCE_DICT &&
-            source->kind != MG_SOURCE_ATTR) {
+        if (source->kind == MG_SOURCE_CELL && is_own_cell(capture, source->base)) {
+            return 1;
+        }
+        if (source->kind != MG_SOURCE_CELL && source->kind != MG_SOURCE_ITEM && source->kind != MG_SOURCE_DICT_ITEM &&
+            source->kind != MG_SOURCE_DICT && source->kind != MG_SOURCE_ATTR) {
             return 0;
         }
         source = source->base;
@@ -448,6 +466,7 @@ reach_number(MgCapture *capture, PyObject *object, MgSource *source)
     if (varies <= 0 || mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)Py_TYPE(object)) < 0) {
         return NULL;
     }
+    source->raw = object;
     return is_float ? mg_number_of_float(capture, object, source) : mg_number_of(capture, dim);
 }
 
@@ -465,7 +484,7 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
         view = Py_NewRef(object);
     }
     else if ((PyLong_CheckExact(object) || PyFloat_CheckExact(object)) && capture->varying.lattice != NULL &&
-             may_vary(source) && (view = reach_number(capture, object, source)) != NULL) {
+             may_vary(capture, source) && (view = reach_number(capture, object, source)) != NULL) {
     }
     else if (PyErr_Occurred()) {
         return NULL;

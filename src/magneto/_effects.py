@@ -94,13 +94,15 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise
 
 
-def _make(meta: Any) -> torch.Tensor:
+def _make(meta: Any) -> Any:
+    if isinstance(meta, (int, float)):
+        return meta
     tensor = torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device="meta")
     tensor = tensor.conj() if meta.flags & _core.META_CONJUGATE else tensor
     return torch._neg_view(tensor) if meta.flags & _core.META_NEGATIVE else tensor
 
 
-def _fill_in(value: Any, inputs: dict[int, torch.Tensor]) -> Any:
+def _fill_in(value: Any, inputs: dict[int, Any]) -> Any:
     """An argument with tensors in place of references, and without devices."""
     kind = type(value)
     if kind is _core.Ref:
@@ -138,7 +140,7 @@ def repeats(
         target: a function, or the name of a method.
         args: the arguments, with references to nodes in place of tensors.
         kwargs: the same by keyword.
-        metas: the metadata of the nodes that are referred to; of numbers, the number.
+        metas: the metadata of the nodes that are referred to, or their numbers.
 
     Returns:
         False if it writes to tensors that it is given, draws random numbers, or if that is not known.
@@ -147,13 +149,13 @@ def repeats(
         return False
     try:
         with torch.no_grad():
-            numbers = {node: value for node, value in metas.items() if isinstance(value, (int, float))}
-            inputs = {node: _make(meta) for node, meta in metas.items() if node not in numbers}
-            given, named = _fill_in(args, {**inputs, **numbers}), _fill_in(kwargs, {**inputs, **numbers})
+            inputs = {node: _make(meta) for node, meta in metas.items()}
+            tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
+            given, named = _fill_in(args, inputs), _fill_in(kwargs, inputs)
             function = getattr(given[0], target) if isinstance(target, str) else target
             if isinstance(target, str):
                 given = given[1:]
-            with _Watch(list(inputs.values())):
+            with _Watch(tensors):
                 function(*given, **named)
     except _Data as error:  # nothing follows if that is all it is
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
