@@ -151,7 +151,7 @@ stress: build ## 5,000 random captured programs, 5,000 with breaks; hostile obje
 	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_ALIASES=2000 $(RUN) -m pytest -q tests/programs/test_random_aliases.py
 	MAGNETO_RANDOM_SEED=$(SEED) $(RUN) -m pytest -q tests/guard/test_random_changes.py
 	$(RUN) tests/stress/fuzz.py --seed $(SEED) --minutes $(MINUTES)
-	MAGNETO_SWEEP=1 $(RUN) -m pytest -q tests/record/test_ops.py tests/record/test_modules.py tests/record/shape/test_shapes.py
+	MAGNETO_SWEEP=1 $(RUN) -m pytest -q tests/record/test_ops.py tests/record/test_modules.py tests/record/shape
 	MAGNETO_COMPARE_EVERY=1 $(RUN) -m pytest -q tests/breaks/test_programs.py
 	MAGNETO_BREAK_STEPS=40 $(RUN) -m pytest -q tests/breaks/test_everywhere.py
 	OMP_NUM_THREADS=1 $(RUN) tests/stress/soak.py --minutes $(SOAK_MINUTES) --seed $(SEED)

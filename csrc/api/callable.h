@@ -41,16 +41,16 @@ typedef struct {
     MgDecision decision;
     MgResumePoint *points; /* owned */
     int point_count;
-    int profiling;    /* calls are timed */
-    int breaks;       /* graphs may end at a break */
-    int limit;        /* of entries; -1 for that of the settings */
-    int strict;       /* breaks are errors (1) or not (0) while it is called, unless captured code says otherwise; -1 */
-    int dynamic;       /* an MgDynamic: which sizes and numbers become symbols */
+    int profiling; /* calls are timed */
+    int breaks;    /* graphs may end at a break */
+    int limit;     /* of entries; -1 for that of the settings */
+    int strict;    /* breaks are errors (1) or not (0) while it is called, unless captured code says otherwise; -1 */
+    int dynamic;   /* an MgDynamic: which sizes and numbers become symbols */
     PyObject *lattice; /* strong: what has varied so far; or NULL */
-    int fullgraph;    /* no call may run in CPython for want of a capture: each failure is told */
-    int told;         /* the limit that `missed` was told of, and does not want to hear again */
-    PyObject *untold; /* strong: codes told that they are not compiled (None: all), or NULL */
-    int failures;     /* aborted captures so far */
+    int fullgraph;     /* no call may run in CPython for want of a capture: each failure is told */
+    int told;          /* the limit that `missed` was told of, and does not want to hear again */
+    PyObject *untold;  /* strong: codes told that they are not compiled (None: all), or NULL */
+    int failures;      /* aborted captures so far */
     int warm, plain;  /* a first call was left to CPython: "eager_then_compile"; only what it calls is to be captured */
     int is_object;    /* what is compiled is an object: its class may get another __call__ */
     PyObject *former; /* strong: list of what `function` was before that, for calls that are under way; or NULL */

@@ -1,6 +1,7 @@
 /* The extension module magneto._core: what Python sees of the C side. */
 #include "api/callable.h"
 
+#include "api/facts.h"
 #include "api/sizes.h"
 #include "api/wrapper.h"
 #include "base/reserve.h"
@@ -216,21 +217,36 @@ core_ref(PyObject *module, PyObject *argument)
     return (PyObject *)ref;
 }
 
-PyDoc_STRVAR(shape_outcome_doc, "shape_outcome(kind, target, args, kwargs, inputs, state, /)\n--\n\n"
-                                "What an operation returns, by its shape function; None if it has none for this.");
+PyDoc_STRVAR(
+    shape_outcome_doc,
+    "shape_outcome(kind, target, args, kwargs, inputs, state, symbols=None, /)\n--\n\n"
+    "What an operation returns, by its shape function; None if it has none for this. With symbols, which are those "
+    "of size(), a pair of that and the guards that it took, as texts.");
 
 static PyObject *
 core_shape_outcome(PyObject *module, PyObject *args)
 {
     (void)module;
     int kind;
-    PyObject *target, *arguments, *kwargs, *inputs, *state;
-    if (!PyArg_ParseTuple(args, "iOO!OO!O!", &kind, &target, &PyTuple_Type, &arguments, &kwargs, &PyList_Type, &inputs,
-                          &PyTuple_Type, &state)) {
+    PyObject *target, *arguments, *kwargs, *inputs, *state, *symbols = NULL, *guards = NULL;
+    MgFacts facts = {.symbols = NULL};
+    if (!PyArg_ParseTuple(args, "iOO!OO!O!|O!", &kind, &target, &PyTuple_Type, &arguments, &kwargs, &PyList_Type,
+                          &inputs, &PyTuple_Type, &state, &PyList_Type, &symbols)) {
         return NULL;
     }
-    PyObject *outcome = (PyObject *)mg_shape_outcome((MgNodeKind)kind, target, arguments, kwargs, inputs, state, NULL);
-    return outcome == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : outcome;
+    PyObject *outcome = NULL;
+    if (symbols == NULL || mg_sizes_read(symbols, &facts) == MG_OK) {
+        outcome = (PyObject *)mg_shape_outcome((MgNodeKind)kind, target, arguments, kwargs, inputs, state,
+                                               symbols == NULL ? NULL : &facts);
+        outcome = outcome == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : outcome;
+    }
+    if (symbols != NULL && outcome != NULL) {
+        guards = mg_sizes_guards(&facts);
+        Py_SETREF(outcome, guards == NULL ? NULL : PyTuple_Pack(2, outcome, guards));
+        Py_XDECREF(guards);
+    }
+    mg_facts_free(&facts);
+    return outcome;
 }
 
 PyDoc_STRVAR(direct_calls_doc, "direct_calls()\n--\n\n"
@@ -377,22 +393,24 @@ core_layout_known(PyObject *module, PyObject *unused)
                          mg_layout_knows_state() ? Py_True : Py_False);
 }
 
-PyDoc_STRVAR(set_dynamic_doc, "set_dynamic(static, automatic, ints, strict, /)\n--\n\n"
-                              "Say which sizes become symbols: whether they are static when they are met for the first "
-                              "time, whether those that vary become symbols, and ints too, and whether it is an error if "
-                              "a size that is marked becomes a constant.");
+PyDoc_STRVAR(set_dynamic_doc,
+             "set_dynamic(static, automatic, ints, floats, strict, /)\n--\n\n"
+             "Say which sizes become symbols: whether they are static when they are met for the first "
+             "time, whether those that vary become symbols, and ints and floats too, and whether it is an error if "
+             "a size that is marked becomes a constant.");
 
 static PyObject *
 core_set_dynamic(PyObject *module, PyObject *args)
 {
     (void)module;
-    int is_static, automatic, ints, strict;
-    if (!PyArg_ParseTuple(args, "pppp", &is_static, &automatic, &ints, &strict)) {
+    int is_static, automatic, ints, floats, strict;
+    if (!PyArg_ParseTuple(args, "ppppp", &is_static, &automatic, &ints, &floats, &strict)) {
         return NULL;
     }
     mg_callable_static = is_static;
     mg_callable_automatic = automatic;
     mg_varying_no_ints = !ints;
+    mg_varying_no_floats = !floats;
     mg_varying_ignore_marks = !strict;
     Py_RETURN_NONE;
 }
@@ -500,6 +518,11 @@ static PyMethodDef core_methods[] = {
     {"keep_at_fork", mg_recover_keep_at_fork, METH_O, keep_at_fork_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
     {"sizes", mg_sizes_ask, METH_VARARGS, mg_sizes_doc},
+    {"size", mg_sizes_make, METH_VARARGS, mg_sizes_make_doc},
+    {"size_symbol", mg_api_size_symbol, METH_VARARGS, mg_api_size_symbol_doc},
+    {"size_of", mg_api_size_of, METH_VARARGS, mg_api_size_of_doc},
+    {"decide", mg_api_decide, METH_VARARGS, mg_api_decide_doc},
+    {"float_value", mg_api_float_value, METH_O, mg_api_float_value_doc},
     {"uninterrupted", _PyCFunction_CAST(core_uninterrupted), METH_FASTCALL | METH_KEYWORDS, uninterrupted_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
     {"count_opcodes", core_count_opcodes, METH_O, count_opcodes_doc},
@@ -586,6 +609,7 @@ core_exec(PyObject *module)
         .expose = mg_world_expose,
         .touch = mg_world_touch,
         .number = mg_number_of,
+        .real = mg_number_of_float,
         .check_operands = mg_tensor_class_check,
         .hold_hook = hold_hook,
         .run = mg_trace_run,
@@ -609,10 +633,11 @@ core_exec(PyObject *module)
         const char *name;
         PyObject *object;
     } items[] = {
-        {"checks", MG_CHECKS ? Py_True : Py_False}, {"Compiled", (PyObject *)&MgCompiled_Type},
-        {"Entry", (PyObject *)&MgEntry_Type},       {"Meta", (PyObject *)&MgMeta_Type},
-        {"Ref", (PyObject *)&MgRef_Type},           {"ModuleCall", (PyObject *)&MgModuleCall_Type},
-        {"Caller", (PyObject *)&MgCaller_Type},     {"Outcome", (PyObject *)&MgOutcome_Type},
+        {"checks", MG_CHECKS ? Py_True : Py_False},     {"Compiled", (PyObject *)&MgCompiled_Type},
+        {"Entry", (PyObject *)&MgEntry_Type},           {"Meta", (PyObject *)&MgMeta_Type},
+        {"Dim", (PyObject *)&MgDimObject_Type},         {"Ref", (PyObject *)&MgRef_Type},
+        {"ModuleCall", (PyObject *)&MgModuleCall_Type}, {"Caller", (PyObject *)&MgCaller_Type},
+        {"Outcome", (PyObject *)&MgOutcome_Type},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(items); i++) {
         if (PyModule_AddObjectRef(module, items[i].name, items[i].object) < 0) {

@@ -1,7 +1,9 @@
 /* The algebra of sizes, for tests. */
 #include "api/sizes.h"
 
+#include "ir/dimobject.h"
 #include "size/program.h"
+#include "size/tree.h"
 
 const char mg_sizes_doc[] =
     "sizes(symbols, questions, /)\n--\n\n"
@@ -16,73 +18,26 @@ const char mg_sizes_doc[] =
     "and for each list of values of the symbols whether they fit: None, or the number of the range or guard that "
     "fails.";
 
-static const struct {
-    const char *text;
-    int code; /* an MgAtomKind or an MgRelation; -1 to -3 for sums, differences and products */
-} operators[] = {
-    {"+", -1},
-    {"-", -2},
-    {"*", -3},
-    {"//", MG_ATOM_FLOORDIV},
-    {"%", MG_ATOM_MOD},
-    {"min", MG_ATOM_MIN},
-    {"max", MG_ATOM_MAX},
-    {"**", MG_ATOM_POW},
-    {"&", MG_ATOM_AND},
-    {"|", MG_ATOM_OR},
-    {"^", MG_ATOM_XOR},
-};
-
-static const char *const relations[] = {
-    [MG_RELATION_EQ] = "==", [MG_RELATION_NE] = "!=", [MG_RELATION_LT] = "<", [MG_RELATION_LE] = "<="};
-
 typedef struct {
     MgFacts facts;
     MgDim *symbols;  /* owned */
     PyObject *names; /* strong list */
 } Session;
 
-/* The size that an expression is: 1, 0 if it is too hard, or MG_ERR. */
-static int
-read_size(Session *session, PyObject *expression, MgDim *result)
+static void
+session_free(Session *session)
 {
-    if (PyLong_Check(expression)) {
-        *result = mg_dim(PyLong_AsLongLong(expression));
-        return PyErr_Occurred() ? MG_ERR : 1;
-    }
-    if (PyUnicode_Check(expression)) {
-        Py_ssize_t at = PySequence_Index(session->names, expression);
-        *result = at < 0 ? mg_dim(0) : session->symbols[at];
-        return at < 0 ? MG_ERR : 1;
-    }
-    const char *text;
-    PyObject *first, *second;
-    MgDim a, b;
-    if (!PyArg_ParseTuple(expression, "sOO", &text, &first, &second)) {
-        return MG_ERR;
-    }
-    int status = read_size(session, first, &a);
-    status = status == 1 ? read_size(session, second, &b) : status;
-    for (size_t i = 0; status == 1 && i < Py_ARRAY_LENGTH(operators); i++) {
-        if (strcmp(operators[i].text, text) == 0) {
-            int code = operators[i].code;
-            return code == -1   ? mg_dim_add(a, b, result)
-                   : code == -2 ? mg_dim_sub(a, b, result)
-                   : code == -3 ? mg_dim_mul(a, b, result)
-                                : mg_dim_operate((MgAtomKind)code, a, b, result);
-        }
-    }
-    if (status == 1) {
-        PyErr_Format(PyExc_ValueError, "no operator of sizes: %s", text);
-    }
-    return status == 1 ? MG_ERR : status;
+    Py_XDECREF(session->names);
+    PyMem_Free(session->symbols);
+    mg_facts_free(&session->facts);
 }
 
+/* Symbols are s0, s1, ... New. */
 static PyObject *
-size_text(const Session *session, MgDim dim)
+size_text(MgDim dim)
 {
     const MgExpr *expr = mg_dim_expr(dim);
-    return expr == NULL ? PyErr_NoMemory() : mg_expr_text(expr, session->names);
+    return expr == NULL ? PyErr_NoMemory() : mg_expr_text(expr, NULL);
 }
 
 /* The answer to one question. New. */
@@ -90,21 +45,16 @@ static PyObject *
 answer(Session *session, PyObject *question)
 {
     MgDim a, b;
-    int relation = -1;
-    for (int i = 0; PyTuple_Check(question) && i < (int)Py_ARRAY_LENGTH(relations); i++) {
-        int is_it = PyUnicode_Check(PyTuple_GetItem(question, 0)) &&
-                    PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(question, 0), relations[i]) == 0;
-        relation = is_it ? i : relation;
-    }
-    int status = read_size(session, relation < 0 ? question : PyTuple_GetItem(question, 1), &a);
+    int relation = PyTuple_Check(question) ? mg_relation_of(PyTuple_GetItem(question, 0)) : -1;
+    int status = mg_tree_read(&session->facts, relation < 0 ? question : PyTuple_GetItem(question, 1), 0, &a);
     if (status == 1 && relation >= 0) {
-        status = read_size(session, PyTuple_GetItem(question, 2), &b);
+        status = mg_tree_read(&session->facts, PyTuple_GetItem(question, 2), 0, &b);
     }
     if (status <= 0) {
         return status < 0 ? NULL : Py_NewRef(Py_None);
     }
     if (relation < 0) {
-        PyObject *text = size_text(session, mg_facts_simplify(&session->facts, a));
+        PyObject *text = size_text(mg_facts_simplify(&session->facts, a));
         return text == NULL ? NULL : Py_BuildValue("LN", (long long)a.v, text);
     }
     int before = session->facts.guard_count, holds = mg_facts_decide(&session->facts, (MgRelation)relation, a, b);
@@ -168,23 +118,32 @@ try_values(const Session *session, PyObject *lists)
     return results;
 }
 
-/* What the questions took. New. */
-static PyObject *
-tell(Session *session, PyObject *answers, PyObject *values)
+PyObject *
+mg_sizes_guards(const MgFacts *facts)
 {
-    PyObject *guards = PyList_New(0), *ranges = PyList_New(0);
-    int good = guards != NULL && ranges != NULL;
-    for (int i = 0; good && i < session->facts.guard_count; i++) {
-        const MgSizeGuard *guard = &session->facts.guards[i];
-        PyObject *left = size_text(session, guard->left), *right = size_text(session, guard->right);
+    PyObject *guards = PyList_New(0);
+    for (int i = 0; guards != NULL && i < facts->guard_count; i++) {
+        const MgSizeGuard *guard = &facts->guards[i];
+        PyObject *left = size_text(guard->left), *right = size_text(guard->right);
         PyObject *text = left == NULL || right == NULL
                              ? NULL
-                             : PyUnicode_FromFormat("%U %s %U", left, relations[guard->relation], right);
-        good = text != NULL && PyList_Append(guards, text) == 0;
+                             : PyUnicode_FromFormat("%U %s %U", left, mg_relation_name(guard->relation), right);
+        if (text == NULL || PyList_Append(guards, text) < 0) {
+            Py_CLEAR(guards);
+        }
         Py_XDECREF(left);
         Py_XDECREF(right);
         Py_XDECREF(text);
     }
+    return guards;
+}
+
+/* What the questions took. New. */
+static PyObject *
+tell(Session *session, PyObject *answers, PyObject *values)
+{
+    PyObject *guards = mg_sizes_guards(&session->facts), *ranges = PyList_New(0);
+    int good = guards != NULL && ranges != NULL;
     for (int i = 0; good && i < session->facts.symbol_count; i++) {
         MgRange range = mg_facts_range(&session->facts, session->symbols[i]);
         PyObject *pair = Py_BuildValue("LL", (long long)range.low, (long long)range.high);
@@ -219,8 +178,42 @@ mg_sizes_ask(PyObject *module, PyObject *args)
         result = good ? tell(&session, answers, values) : NULL;
     }
     Py_XDECREF(answers);
-    Py_XDECREF(session.names);
-    PyMem_Free(session.symbols);
-    mg_facts_free(&session.facts);
+    session_free(&session);
+    return result;
+}
+
+int
+mg_sizes_read(PyObject *symbols, MgFacts *facts)
+{
+    Session session = {.symbols = NULL};
+    int status = read_symbols(&session, symbols);
+    *facts = session.facts;
+    session.facts = (MgFacts){.symbols = NULL};
+    session_free(&session);
+    return status;
+}
+
+const char mg_sizes_make_doc[] =
+    "size(symbols, expression, /)\n--\n\n"
+    "A size as metadata and recorded arguments hold it; symbols and expressions are those of sizes().";
+
+PyObject *
+mg_sizes_make(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *symbols, *expression, *result = NULL;
+    Session session = {.symbols = NULL};
+    MgDim dim;
+    if (!PyArg_ParseTuple(args, "O!O:size", &PyList_Type, &symbols, &expression)) {
+        return NULL;
+    }
+    int status = read_symbols(&session, symbols) < 0 ? MG_ERR : mg_tree_read(&session.facts, expression, 0, &dim);
+    if (status == 1) {
+        result = mg_dim_object(dim);
+    }
+    else if (status == 0) {
+        PyErr_SetString(PyExc_ValueError, "a size that is too hard");
+    }
+    session_free(&session);
     return result;
 }

@@ -197,12 +197,14 @@ typedef struct MgLattice MgLattice; /* a Python object, see varying.h */
 /* Sizes and numbers that vary from call to call; see varying.h. */
 typedef struct {
     MgLattice *lattice; /* strong: what has varied so far; NULL if nothing is to */
+    int is_used;        /* something varies */
     uint64_t salt;      /* tells this place in the program from others that share the lattice */
     MgFacts facts;
     MgVarying *origins; /* owned: by symbol */
     int origin_room;
     MgTable nodes;      /* expression -> node of the recording that computes it, plus 1 */
     PyObject *outcomes; /* strong: propagation key -> outcome, for operations on such sizes; or NULL */
+    PyObject *session;  /* strong: what asks torch about operations on such sizes, see fallback.c; or NULL */
 } MgVaryings;
 
 /* Torch's global state. */
@@ -314,11 +316,11 @@ mg_capture_active(void)
     return capture != NULL && capture->suspended == 0 ? capture : NULL;
 }
 
-/* 1 if a size or number has become a symbol because it varies from call to call. */
+/* 1 if a size or number is no constant, because it varies from call to call. */
 static inline int
 mg_capture_varies(const MgCapture *capture)
 {
-    return capture->varying.facts.symbol_count > 0;
+    return capture->varying.is_used;
 }
 
 /* Marks a key as deleted in MgOutside.held. */
@@ -356,6 +358,13 @@ int mg_capture_operate(MgCapture *capture);
 
 /* Adds a guard unless there is one of this kind on the source already. `expected` is borrowed. */
 int mg_capture_guard(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected);
+/* 1 if there is one. */
+static inline int
+mg_capture_is_guarded(const MgCapture *capture, MgGuardKind kind, const MgSource *source)
+{
+    return mg_table_get(&capture->reads.guarded, source, MG_GUARDED(kind)) != NULL;
+}
+
 int mg_capture_guard_length(MgCapture *capture, MgSource *source, Py_ssize_t length);
 int mg_capture_guard_limit(MgCapture *capture, MgSource *source, Py_ssize_t limit);
 int mg_capture_guard_many(MgCapture *capture, MgGuardKind kind, MgSource *source, PyObject *expected,

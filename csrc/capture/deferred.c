@@ -97,20 +97,23 @@ static int
 find_number(MgCapture *capture, MgDeferred *lazy)
 {
     MgDim dim;
-    int varies = mg_varying_int(capture, lazy->source, lazy->value, &dim);
+    int is_float = PyFloat_CheckExact(lazy->value);
+    int varies = is_float ? mg_varying_float(capture, lazy->source, lazy->value)
+                          : mg_varying_int(capture, lazy->source, lazy->value, &dim);
     if (varies > 0) {
-        lazy->number = mg_tracer.number(capture, dim);
+        lazy->number = is_float ? mg_tracer.real(capture, lazy->value, lazy->source) : mg_tracer.number(capture, dim);
     }
     return varies < 0 || (varies > 0 && lazy->number == NULL) ? MG_ERR : MG_OK;
 }
 
 /* An instruction looks at what is in a slot. */
 static int
-use(MgCapture *capture, MgFrame *frame, const MgUnit *next, PyObject **slot, long step)
+use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opcode, PyObject **slot, long step)
 {
     PyObject *value = *slot;
     MgDeferred *lazy = value == NULL || !mg_deferred_fits(value) ? NULL : find(capture, value);
-    if (lazy != NULL && lazy->used == 0 && find_number(capture, lazy) < 0) {
+    int is_identity = mg_opcode_asks_identity(opcode); /* which a number does not have */
+    if (lazy != NULL && lazy->used == 0 && !is_identity && find_number(capture, lazy) < 0) {
         return MG_ERR;
     }
     if (lazy != NULL && lazy->number != NULL) {
@@ -136,7 +139,7 @@ mg_deferred_use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opco
 {
     PyObject **base = mg_frame_slots(frame) + mg_frame_code(frame)->co_nlocalsplus;
     if (mg_opcode_makes_cell(opcode)) {
-        return use(capture, frame, next, &mg_frame_slots(frame)[oparg], step);
+        return use(capture, frame, next, opcode, &mg_frame_slots(frame)[oparg], step);
     }
     if (mg_opcode_returns_tuple(opcode, next)) {
         return MG_OK; /* nobody looks into it any more */
@@ -146,7 +149,7 @@ mg_deferred_use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opco
         count = (int)(sp - base);
     }
     for (int i = 1; i <= count; i++) {
-        if (use(capture, frame, next, &sp[-i], step) < 0) {
+        if (use(capture, frame, next, opcode, &sp[-i], step) < 0) {
             return MG_ERR;
         }
     }
@@ -159,7 +162,7 @@ mg_deferred_guard(MgCapture *capture, long stopped)
     for (int i = 0; i < capture->reads.deferred_count; i++) {
         MgDeferred *lazy = &capture->reads.deferred[i];
         int count = capture->reads.guard_count;
-        PyObject *expected = lazy->number != NULL ? (PyObject *)&PyLong_Type : lazy->value;
+        PyObject *expected = lazy->number != NULL ? (PyObject *)Py_TYPE(lazy->value) : lazy->value;
         if (lazy->used > 0 && lazy->used != stopped &&
             mg_capture_guard(capture, lazy->number != NULL ? MG_GUARD_TYPE : MG_GUARD_VALUE, lazy->source, expected) <
                 0) {

@@ -24,8 +24,9 @@ typedef struct {
     PyObject *(*touch)(MgCapture *capture, PyObject *value);
     int (*check_operands)(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count);
 
-    /* capture, of record: mg_number_of */
+    /* capture, of record: mg_number_of, mg_number_of_float */
     PyObject *(*number)(MgCapture *capture, MgDim dim);
+    PyObject *(*real)(MgCapture *capture, PyObject *value, MgSource *source);
 
     /* capture, of trace: one more user of the hook, or one less. policy, of trace: mg_trace_run */
     void (*hold_hook)(int more);

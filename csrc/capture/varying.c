@@ -16,17 +16,19 @@
 #include "size/terms.h"
 #include "torch/kinds.h"
 
+#include <math.h>
+
 enum { MOST_DIMS = 8, MOST_ITEMS = 4096, MOST_SYMBOLS = 512 };
 
-int mg_varying_no_ints, mg_varying_ignore_marks;
+int mg_varying_no_ints, mg_varying_no_floats, mg_varying_ignore_marks;
 
 /* ---- the lattice ---- */
 
 typedef struct {
     uint64_t path;                                /* 0: free */
-    int dim;                                      /* -1 for an int */
+    int dim;                                      /* -1 for an int, -2 for a float */
     unsigned varying_sizes, varying_strides;      /* bits; of an int the first of the former */
-    int64_t sizes[MOST_DIMS], strides[MOST_DIMS]; /* an int is the first of the sizes */
+    int64_t sizes[MOST_DIMS], strides[MOST_DIMS]; /* an int is the first of the sizes, and so are the bits of a float */
 } Item;
 
 struct MgLattice {
@@ -141,7 +143,7 @@ static Item *
 item_of(const MgVaryings *varying, const MgSource *source, int dim, const int64_t *sizes, const int64_t *strides)
 {
     MgLattice *lattice = varying->lattice;
-    uint64_t path = (path_of(source, 0) ^ varying->salt) + (uint64_t)(dim + 2) * 0x9e3779b97f4a7c15u;
+    uint64_t path = (path_of(source, 0) ^ varying->salt) + (uint64_t)(dim + 3) * 0x9e3779b97f4a7c15u;
     path += path == 0;
     if (reserve_item(lattice) <= 0) {
         return NULL;
@@ -182,6 +184,7 @@ new_symbol(MgCapture *capture, MgVarying origin, int64_t hint, MgRange range, Mg
     if (MG_VECTOR_RESERVE(varying->origins, varying->facts.symbol_count, varying->origin_room, 8) < 0) {
         return MG_ERR;
     }
+    varying->is_used = 1;
     origin.place = mg_place_now(capture);
     varying->facts.where = place_of_guard;
     varying->facts.context = capture;
@@ -373,6 +376,26 @@ mg_varying_int(MgCapture *capture, MgSource *source, PyObject *value, MgDim *dim
     return new_symbol(capture, (MgVarying){.source = source, .kind = MG_VARYING_VALUE}, number, any, dim);
 }
 
+int
+mg_varying_float(MgCapture *capture, MgSource *source, PyObject *value)
+{
+    MgLattice *lattice = capture->varying.lattice;
+    if (lattice == NULL || mg_varying_no_floats || capture->graph.foreign || source->is_fixed ||
+        !PyFloat_CheckExact(value) || !isfinite(PyFloat_AS_DOUBLE(value))) {
+        return 0;
+    }
+    int64_t bits;
+    double number = PyFloat_AS_DOUBLE(value);
+    memcpy(&bits, &number, sizeof(bits));
+    Item *item = item_of(&capture->varying, source, -2, &bits, NULL);
+    if (item == NULL) {
+        return PyErr_Occurred() ? MG_ERR : 0;
+    }
+    item->varying_sizes |= item->sizes[0] != bits && !lattice->frozen;
+    return lattice->dynamic == MG_DYNAMIC_ALL ||
+           (lattice->dynamic == MG_DYNAMIC_AUTOMATIC && (item->varying_sizes & 1));
+}
+
 MgMeta *
 mg_meta_fixed(MgMeta *meta)
 {
@@ -410,6 +433,7 @@ mg_varyings_free(MgVaryings *varyings)
     PyMem_Free(varyings->origins);
     mg_table_free(&varyings->nodes);
     Py_XDECREF(varyings->outcomes);
+    Py_XDECREF(varyings->session);
     Py_XDECREF((PyObject *)varyings->lattice);
     *varyings = (MgVaryings){0};
 }
@@ -527,6 +551,25 @@ mg_size_guards_hold(PyObject *guards, PyObject *const *registers)
 {
     int64_t values[MOST_SYMBOLS];
     return find_failure((const MgSizeGuards *)guards, registers, values) == -1;
+}
+
+MgFacts *
+mg_size_guards_facts(PyObject *guards)
+{
+    return &((MgSizeGuards *)guards)->facts;
+}
+
+int
+mg_size_guards_renew(PyObject *guards)
+{
+    MgSizeGuards *self = (MgSizeGuards *)guards;
+    MgSizeProgram *program = mg_size_program_new(&self->facts);
+    if (program == NULL) {
+        return MG_ERR;
+    }
+    mg_size_program_free(self->program);
+    self->program = program;
+    return MG_OK;
 }
 
 int

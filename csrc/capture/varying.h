@@ -17,8 +17,8 @@ typedef enum {
     MG_DYNAMIC_ALL,            /* all, also when they are met for the first time */
 } MgDynamic;
 
-/* What settings say: ints never become symbols; sizes that are marked may become constants. */
-extern int mg_varying_no_ints, mg_varying_ignore_marks;
+/* What settings say: ints, and floats, are constants; sizes that are marked may become constants. */
+extern int mg_varying_no_ints, mg_varying_no_floats, mg_varying_ignore_marks;
 
 /* An empty lattice. New. And what becomes a symbol by it from now on. */
 MgLattice *mg_lattice_new(void);
@@ -33,6 +33,9 @@ MgMeta *mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, 
 
 /* An int from outside: 1 with the symbol if it varies, 0 if not, or MG_ERR. */
 int mg_varying_int(MgCapture *capture, MgSource *source, PyObject *value, MgDim *dim);
+
+/* A float from outside: 1 if it varies, 0 if not, or MG_ERR. There are no symbols for floats: nothing is decided on one. */
+int mg_varying_float(MgCapture *capture, MgSource *source, PyObject *value);
 
 /* Adds the guard for all that was decided. MG_OK or MG_ERR. */
 int mg_varying_guard(MgCapture *capture);
@@ -62,6 +65,10 @@ int mg_size_guards_register(PyObject *guards, int index);
 
 /* The number of the place in the program that asked for what fails; -1 if it is not known. */
 int mg_size_guards_place(PyObject *guards, PyObject *const *registers);
+
+/* What is known of its symbols; borrowed. Guards that are decided on them are checked after mg_size_guards_renew. */
+MgFacts *mg_size_guards_facts(PyObject *guards);
+int mg_size_guards_renew(PyObject *guards); /* MG_OK or MG_ERR */
 
 /* What fails, as a text, or all of it if the registers are NULL. `text_of` returns the text of a register's source. New. */
 PyObject *mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*text_of)(const void *, int),

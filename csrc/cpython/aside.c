@@ -159,6 +159,17 @@ mg_aside_call(PyObject *callable, PyObject *const *args, Py_ssize_t count)
     return result;
 }
 
+PyObject *
+mg_aside_ask(PyObject *callable, PyObject *const *args, Py_ssize_t count)
+{
+    int held = mg_signals_hold();
+    PyObject *result = mg_aside_call(callable, args, count);
+    if (held) {
+        mg_signals_release(PyThreadState_Get());
+    }
+    return result;
+}
+
 #if MG_CHECKS
 void
 mg_aside_check(const struct MgCapture *capture)

@@ -59,6 +59,8 @@ PyObject *mg_aside_import(const char *module);
 PyObject *mg_aside_find(const char *module, const char *name); /* an attribute of a module */
 PyObject *mg_aside_getattr(PyObject *object, PyObject *name);
 PyObject *mg_aside_call(PyObject *callable, PyObject *const *args, Py_ssize_t count);
+/* The same; signals wait, so that code which handles errors does not get what their handlers raise. For short calls. */
+PyObject *mg_aside_ask(PyObject *callable, PyObject *const *args, Py_ssize_t count);
 
 /* Between the two torch's profilers and observers see no operation of this thread. The first returns what the second is to be
  * told. */

@@ -82,6 +82,12 @@ mg_opcode_makes_cell(int opcode)
 }
 
 int
+mg_opcode_asks_identity(int opcode)
+{
+    return opcode == IS_OP;
+}
+
+int
 mg_opcode_returns_tuple(int opcode, const MgUnit *at)
 {
     return opcode == BUILD_TUPLE && mg_opcode_base[_Py_OPCODE(at[1])] == RETURN_VALUE;

@@ -23,6 +23,7 @@ MgLocalUse mg_opcode_local(int opcode);
 
 /* 1 if it makes a cell of a local; and if it makes a tuple that the next instruction, the one behind `at`, returns. */
 int mg_opcode_makes_cell(int opcode);
+int mg_opcode_asks_identity(int opcode); /* 1 for `is` */
 int mg_opcode_returns_tuple(int opcode, const MgUnit *at);
 
 /* 1 if it begins or ends the handling of an exception; and if it stores a local. */

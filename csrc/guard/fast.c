@@ -913,8 +913,12 @@ is_same(const Tensor *item, MgTensorLayout at)
         return 0;
     }
     const int64_t *sizes = (const int64_t *)(const void *)(impl + at.sizes), *strides = sizes + MG_INLINE_DIMS;
-    int64_t dim = check->dim, other = sizes[-1] ^ dim;
-    for (int64_t i = 0; i < dim; i++) {
+    int64_t dim = check->dim, last = dim - 1, other = sizes[-1] ^ dim;
+    if (MG_LIKELY(dim > 0)) { /* the same way for one dimension and two: biases and weights come in turns */
+        other |= (sizes[0] ^ check->sizes[0]) | (strides[0] ^ check->strides[0]);
+        other |= (sizes[last] ^ check->sizes[last]) | (strides[last] ^ check->strides[last]);
+    }
+    for (int64_t i = 1; i < last; i++) {
         other |= (sizes[i] ^ check->sizes[i]) | (strides[i] ^ check->strides[i]);
     }
     if ((uint64_t)other | ((mg_word_at(impl, at.rest) ^ check->rest) & check->mask) |

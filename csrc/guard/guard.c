@@ -669,6 +669,17 @@ mg_guard_renew(MgProgram *program, PyObject *const *arguments, int failed)
     return good;
 }
 
+PyObject *
+mg_guard_sizes(const MgProgram *program)
+{
+    for (int i = 0; i < program->check_count; i++) {
+        if (program->checks[i].kind == MG_GUARD_SIZES) {
+            return program->checks[i].expected;
+        }
+    }
+    return NULL;
+}
+
 int
 mg_guard_traverse(const MgProgram *program, visitproc visit, void *arg)
 {

@@ -51,6 +51,9 @@ PyObject *mg_guard_explain(MgProgram *program, PyObject *const *arguments);
 /* Equality of plain values of one type, with no Python code: 1, 0 or -1. */
 int mg_guard_same_value(PyObject *value, PyObject *expected);
 
+/* The guard on sizes that vary (MgSizeGuards), borrowed; NULL if there is none. */
+PyObject *mg_guard_sizes(const MgProgram *program);
+
 /* A source as text. New. */
 PyObject *mg_guard_source_text(const MgProgram *program, int step);
 

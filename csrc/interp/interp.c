@@ -1277,7 +1277,7 @@ run(PyThreadState *tstate, MgFrame *frame, int throwflag, MgExit *exit, int inde
 
     OP(return_value) {
         ERROR_IF(MG_UNLIKELY(capture != NULL) && !direct && frame != capture->root &&
-                 mg_trace_escape(capture, sp - 1, 1) < 0);
+                 mg_trace_return(capture, frame, sp - 1) < 0);
         if (MG_UNLIKELY(capture != NULL) && frame == capture->root) {
             mg_place_end(capture);
         }

@@ -1,6 +1,8 @@
 /* Sizes as Python objects. */
 #include "ir/dimobject.h"
 
+#include "size/tree.h"
+
 static Py_hash_t
 dim_hash(MgDimObject *self)
 {
@@ -29,6 +31,26 @@ dim_dealloc(MgDimObject *self)
     PyObject_Free(self);
 }
 
+static PyObject *
+dim_value(MgDimObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(self->dim.v);
+}
+
+static PyObject *
+dim_tree(MgDimObject *self, void *unused)
+{
+    (void)unused;
+    return mg_tree_of(self->dim.e);
+}
+
+static PyGetSetDef dim_getset[] = {
+    {"value", (getter)dim_value, NULL, "What it is in the call that is captured.", NULL},
+    {"tree", (getter)dim_tree, NULL, "The expression: an int, the name of a symbol, or (operator, tree, tree).", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 PyTypeObject MgDimObject_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._core.Dim",
     .tp_basicsize = sizeof(MgDimObject),
@@ -36,6 +58,7 @@ PyTypeObject MgDimObject_Type = {
     .tp_repr = (reprfunc)dim_repr,
     .tp_hash = (hashfunc)dim_hash,
     .tp_richcompare = dim_compare,
+    .tp_getset = dim_getset,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 

@@ -34,13 +34,19 @@ meta_dealloc(MgMeta *self)
 static PyObject *
 meta_repr(MgMeta *self)
 {
-    return PyUnicode_FromFormat(
-        "meta(%S, %S, %S, strides=%S%s%s%s%s%s%s%s)", self->dtype, self->device, self->sizes, self->strides,
+    PyObject *sizes = PySequence_List(self->sizes); /* the repr of torch.Size wants ints */
+    if (sizes == NULL) {
+        return NULL;
+    }
+    PyObject *text = PyUnicode_FromFormat(
+        "meta(%S, %S, torch.Size(%S), strides=%S%s%s%s%s%s%s%s)", self->dtype, self->device, sizes, self->strides,
         self->flags & MG_META_REQUIRES_GRAD ? ", requires_grad" : "",
         self->flags & MG_META_NON_LEAF ? ", non-leaf" : "", self->flags & MG_META_PARAMETER ? ", parameter" : "",
         self->flags & MG_META_CONJUGATE ? ", conjugate" : "", self->flags & MG_META_NEGATIVE ? ", negative" : "",
         self->flags & MG_META_LEAF_VIEW ? ", view of a leaf" : "",
         self->flags & MG_META_MULTI_VIEW ? ", one of several views" : "");
+    Py_DECREF(sizes);
+    return text;
 }
 
 static PyMemberDef meta_members[] = {

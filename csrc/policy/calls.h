@@ -14,6 +14,12 @@ PyObject *mg_call_unknown(MgCapture *capture, PyObject *callable);
 PyObject *mg_call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *kwnames);
 
+/* 1 if a C function passes on numbers that vary, or computes with them by their own operators; see plain.c. */
+int mg_plain_is_transparent(PyObject *callable);
+
+/* A value for C code that is not: numbers that vary, also in containers, have taken their values. New. */
+PyObject *mg_plain_value(MgCapture *capture, PyObject *value);
+
 /* A class is called: its instance is made by CPython, and its __init__ is captured. */
 PyObject *mg_call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_ssize_t count,
                         PyObject *kwnames);

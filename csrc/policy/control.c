@@ -113,7 +113,7 @@ int
 mg_control_begin(void)
 {
     if (control.refresh != NULL) {
-        PyObject *result = mg_aside_call(control.refresh, NULL, 0);
+        PyObject *result = mg_aside_ask(control.refresh, NULL, 0);
         if (result == NULL && (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))) {
             return MG_ERR; /* an interrupt is its caller's */
         }
@@ -147,7 +147,7 @@ mg_control_limit(int own, int is_call)
     }
     PyObject *given = PyLong_FromLong(own);
     PyObject *arguments[] = {given, is_call ? Py_True : Py_False};
-    PyObject *limit = given == NULL ? NULL : mg_aside_call(control.look, arguments, 2);
+    PyObject *limit = given == NULL ? NULL : mg_aside_ask(control.look, arguments, 2);
     int result = limit == NULL || limit == Py_None ? -1 : _PyLong_AsInt(limit);
     Py_XDECREF(given);
     Py_XDECREF(limit);
@@ -277,7 +277,7 @@ mark_of_module(PyObject *name)
     if (PyErr_Occurred()) {
         return -1;
     }
-    PyObject *verdict = mg_aside_call(control.judge, &name, 1);
+    PyObject *verdict = mg_aside_ask(control.judge, &name, 1);
     const char *text = verdict != NULL && PyUnicode_Check(verdict) ? PyUnicode_AsUTF8(verdict) : NULL;
     int mark = text == NULL                     ? -1
                : strcmp(text, "skip") == 0      ? MG_MARK_SKIPPED

@@ -217,9 +217,13 @@ mg_call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py
     }
     PyObject *result = NULL;
     Py_ssize_t ready = 0;
+    int takes_values = mg_capture_varies(capture) && !mg_plain_is_transparent(callable);
     for (; ready < total; ready++) {
         PyObject *value = is_key(callable, args, ready) ? mg_twin_original(args[ready]) : args[ready];
         exposed[ready] = mg_world_expose(capture, value);
+        if (takes_values && exposed[ready] != NULL) {
+            Py_SETREF(exposed[ready], mg_plain_value(capture, exposed[ready]));
+        }
         if (exposed[ready] == NULL) {
             break;
         }
@@ -688,6 +692,29 @@ call_method_wrapper(MgCapture *capture, PyObject *callable, PyObject *const *arg
     return result;
 }
 
+/* A function with a cache: numbers that vary take their values, since they are its keys. */
+static PyObject *
+call_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    if (!mg_capture_varies(capture) || total == 0) {
+        return mg_query_cached(capture, callable, args, count, kwnames);
+    }
+    PyObject *plain = PyTuple_New(total);
+    for (Py_ssize_t i = 0; plain != NULL && i < total; i++) {
+        PyObject *value = mg_plain_value(capture, args[i]);
+        if (value == NULL) {
+            Py_CLEAR(plain);
+            break;
+        }
+        PyTuple_SET_ITEM(plain, i, value);
+    }
+    PyObject *result =
+        plain == NULL ? NULL : mg_query_cached(capture, callable, ((PyTupleObject *)plain)->ob_item, count, kwnames);
+    Py_XDECREF(plain);
+    return result;
+}
+
 /* An object whose class says how it is called. */
 static PyObject *
 call_object(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
@@ -767,7 +794,7 @@ call_by_type(MgCapture *capture, PyObject *callable, PyObject *const *args, size
         return result;
     }
     if (type == mg_kinds.lru_cache) {
-        return mg_query_cached(capture, callable, args, count, kwnames);
+        return call_cached(capture, callable, args, count, kwnames);
     }
     if (type == mg_kinds.partial) {
         return call_partial(capture, callable, args, count, kwnames);
@@ -795,7 +822,8 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
             return result;
         }
     }
-    if (count == 1 && kwnames == NULL && mg_is_twin(args[0]) && capture->symbols.allow_scalars &&
+    if (count == 1 && kwnames == NULL && mg_is_twin(args[0]) &&
+        (capture->symbols.allow_scalars || mg_record_known_number(capture, args[0]) != NULL) &&
         (callable == (PyObject *)&PyLong_Type || callable == (PyObject *)&PyFloat_Type ||
          callable == (PyObject *)&PyBool_Type)) {
         return mg_tensor_item(capture, args[0], callable);

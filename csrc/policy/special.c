@@ -65,7 +65,8 @@ mg_rules_truth(MgCapture *capture, PyObject *value)
         return value == Py_True;
     }
     if (mg_is_twin(value)) {
-        return mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, NULL);
+        PyObject *known = mg_record_known_number(capture, value);
+        return known != NULL ? PyObject_IsTrue(known) : mg_capture_abort(capture, MG_REASON_DATA_DEPENDENT, NULL);
     }
     if (mg_is_number(value)) {
         return mg_number_truth(capture, value);
@@ -117,6 +118,34 @@ call_wrongly(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_s
     return NULL;
 }
 
+/* Whether an object is an instance of classes that have no say in that themselves. 1, 0, or -1 if one of them has. */
+static int
+is_of_types(PyTypeObject *type, PyObject *classes)
+{
+    if (PyType_CheckExact(classes)) {
+        return PyType_IsSubtype(type, (PyTypeObject *)classes);
+    }
+    int result = PyTuple_CheckExact(classes) ? 0 : -1;
+    for (Py_ssize_t i = 0; result == 0 && i < PyTuple_GET_SIZE(classes); i++) {
+        result = is_of_types(type, PyTuple_GET_ITEM(classes, i));
+    }
+    return result;
+}
+
+/* The same for an object that C code may not see: 1, 0, or -1, with an exception or if its type alone does not tell. */
+static int
+is_of_types_unseen(MgCapture *capture, PyObject *value, PyObject *classes)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    MgOutside *record = mg_is_plain_value(value) ? NULL : mg_outside_find(capture, value);
+    PyObject *name = MG_STRING("__class__");
+    if (record == NULL || record->kind != MG_KIND_INSTANCE || !mg_world_has_hidden_state(value) ||
+        _PyType_Lookup(type, name) != _PyType_Lookup(&PyBaseObject_Type, name)) {
+        return -1;
+    }
+    return mg_world_guard_lookup(capture, type, name) < 0 ? -1 : is_of_types(type, classes);
+}
+
 /* isinstance or issubclass; also where a metaclass's method is called, with the class in front. */
 static PyObject *
 do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
@@ -140,7 +169,10 @@ do_isinstance(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
     }
     else if (mg_world_guard_mro(capture, PyType_Check(value) ? (PyTypeObject *)value : Py_TYPE(value)) == MG_OK) {
         PyObject *both[2] = {class_first ? classes : value, class_first ? value : classes};
-        result = mg_call_native(capture, callable, both, 2, NULL);
+        int known = class_first || asks_subclass(callable) ? -1 : is_of_types_unseen(capture, value, classes);
+        result = known >= 0         ? PyBool_FromLong(known)
+                 : PyErr_Occurred() ? NULL
+                                    : mg_call_native(capture, callable, both, 2, NULL);
     }
     if (result != NULL &&
         mg_registry_note(capture, classes, value, mg_classes_of(value), asks_subclass(callable)) < 0) {
@@ -403,8 +435,9 @@ call_folded(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ss
     Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     for (Py_ssize_t i = 0; i < total; i++) {
         PyTypeObject *type = Py_TYPE(args[i]);
+        int is_class = PyType_Check(args[i]) && !mg_is_heap_type((PyTypeObject *)args[i]); /* which nobody changes */
         if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyLong_Type && type != &PyFloat_Type &&
-            type != &PyBool_Type && args[i] != Py_None && !mg_kind_is_constant(type) && !PyType_Check(args[i])) {
+            type != &PyBool_Type && args[i] != Py_None && !mg_kind_is_constant(type) && !is_class) {
             return mg_call_refuse(capture, MG_REASON_SKIPPED_CALL, callable, args, count);
         }
     }
@@ -455,9 +488,35 @@ call_unknown(const MgCall *call)
     return unknown(call);
 }
 
+/* What a special method of a tensor whose number is known gives. New; NULL without an exception if it is none of these. */
+static PyObject *
+convert_known(const MgCall *call)
+{
+    PyObject *known = has_plain(call, 1) ? mg_record_known_number(call->capture, call->args[0]) : NULL;
+    PyObject *name =
+        known != NULL && Py_IS_TYPE(call->callable, &PyMethodDescr_Type) ? PyDescr_NAME(call->callable) : NULL;
+    if (name == NULL) {
+        return NULL;
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "__bool__") == 0) {
+        return PyBool_FromLong(PyObject_IsTrue(known));
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "__float__") == 0) {
+        return PyNumber_Float(known);
+    }
+    int is_index = PyUnicode_CompareWithASCIIString(name, "__index__") == 0;
+    return (is_index && PyLong_CheckExact(known)) || PyUnicode_CompareWithASCIIString(name, "__int__") == 0
+               ? PyNumber_Long(known)
+               : NULL;
+}
+
 static PyObject *
 call_refuse(const MgCall *call)
 {
+    PyObject *converted = call->rule == MG_RULE_VALUE ? convert_known(call) : NULL;
+    if (converted != NULL || PyErr_Occurred()) {
+        return converted;
+    }
     MgReason reason = call->rule == MG_RULE_VALUE    ? MG_REASON_TENSOR_VALUE
                       : call->rule == MG_RULE_OUTPUT ? MG_REASON_OUTPUT
                                                      : MG_REASON_SKIPPED_CALL;

@@ -8,6 +8,7 @@
 #include "ir/structure.h"
 #include "record/number.h"
 #include "record/record.h"
+#include "record/shape/shape.h"
 #include "record/symbol.h"
 #include "torch/typekind.h"
 
@@ -367,6 +368,24 @@ mg_record_infers_dtype(MgNodeKind kind, PyObject *target, PyObject *kwnames)
         }
     }
     return 0;
+}
+
+PyObject *
+mg_record_known_number(const MgCapture *capture, PyObject *object)
+{
+    MgTwin *twin = mg_is_twin(object) ? mg_twin_of(object) : NULL;
+    if (twin == NULL || twin->capture != capture->number || twin->node < 0 || mg_twin_alias(object) != NULL) {
+        return NULL;
+    }
+    const MgNode *node = &capture->graph.nodes[twin->node];
+    if (node->kind != MG_NODE_FUNCTION || node->users > 0 || node->kwargs != NULL ||
+        PyTuple_GET_SIZE(node->args) != 1 || twin->meta->dim != 0 || !mg_shape_is_cpu(twin->meta->device)) {
+        return NULL; /* an operation that was given it may have written to it, or share its memory */
+    }
+    PyObject *value = PyTuple_GET_ITEM(node->args, 0);
+    return (PyLong_CheckExact(value) || PyBool_Check(value)) && mg_record_infers_dtype(node->kind, node->target, NULL)
+               ? value
+               : NULL;
 }
 
 int

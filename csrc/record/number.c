@@ -24,6 +24,7 @@ new_number(MgCapture *capture, MgNumberKind kind)
     MgNumber *number = PyObject_New(MgNumber, &mg_number_types[kind]);
     if (number != NULL) {
         number->value = number->parts = NULL;
+        number->source = NULL;
         number->node = -1;
         number->dim = mg_dim(0);
         number->capture = capture->number;
@@ -49,6 +50,24 @@ mg_number_of(MgCapture *capture, MgDim dim)
     MgNumber *number = new_number(capture, MG_NUMBER_INT);
     if (number != NULL) {
         number->dim = dim;
+    }
+    return (PyObject *)number;
+}
+
+PyObject *
+mg_number_of_float(MgCapture *capture, PyObject *value, MgSource *source)
+{
+    MgNumber *number = new_number(capture, MG_NUMBER_FLOAT);
+    if (number == NULL) {
+        return NULL;
+    }
+    capture->varying.is_used = 1;
+    number->value = Py_NewRef(value);
+    number->source = source;
+    number->parts = PyTuple_New(0);
+    number->node = number->parts == NULL ? -1 : mg_record_number_input(capture, source, value);
+    if (number->node < 0) {
+        Py_CLEAR(number);
     }
     return (PyObject *)number;
 }
@@ -100,6 +119,9 @@ mg_number_take(MgCapture *capture, PyObject *object)
     }
     if (number->parts == NULL) {
         return take_dim(capture, number->dim) < 0 ? NULL : PyLong_FromLongLong(number->dim.v);
+    }
+    if (number->source != NULL && mg_capture_guard(capture, MG_GUARD_VALUE, number->source, number->value) < 0) {
+        return NULL;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(number->parts); i++) {
         PyObject *part = PyTuple_GET_ITEM(number->parts, i);
@@ -362,6 +384,9 @@ is_settled(MgCapture *capture, MgNumber *number)
     if (number->parts == NULL) {
         return mg_facts_simplify(&capture->varying.facts, number->dim).e == NULL;
     }
+    if (number->source != NULL && !mg_capture_is_guarded(capture, MG_GUARD_VALUE, number->source)) {
+        return 0;
+    }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(number->parts); i++) {
         PyObject *part = PyTuple_GET_ITEM(number->parts, i);
         if (mg_is_number(part) && !is_settled(capture, (MgNumber *)part)) {
@@ -374,6 +399,9 @@ is_settled(MgCapture *capture, MgNumber *number)
 MgSource *
 mg_number_source(MgCapture *capture, PyObject *object)
 {
+    if (((MgNumber *)object)->source != NULL) {
+        return ((MgNumber *)object)->source;
+    }
     const MgExpr *expr = ((MgNumber *)object)->dim.e;
     if (expr == NULL || mg_expr_count(expr) != 1 || expr->terms[0].coefficient != 1 ||
         mg_product_count(expr->terms[0].product) != 1) {

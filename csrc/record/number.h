@@ -17,6 +17,9 @@ mg_number_is_backed(PyObject *number)
 /* An int as captured code sees it: a number, or a plain int if it is the same at each call. New. */
 PyObject *mg_number_of(MgCapture *capture, MgDim dim);
 
+/* A float from outside that varies, as captured code sees it. New. */
+PyObject *mg_number_of_float(MgCapture *capture, PyObject *value, MgSource *source);
+
 /* The same for a size or a tuple of sizes in metadata, or in an outcome; anything else is returned as it is. New. */
 PyObject *mg_number_wrap(MgCapture *capture, PyObject *value);
 
@@ -48,7 +51,7 @@ PyObject *mg_number_refer(MgCapture *capture, PyObject *argument);
 /* The node of the recording that has the value of a number. -1 with an exception. */
 int mg_number_node(MgCapture *capture, PyObject *number);
 
-/* The source of a number that is an int from outside as it is; borrowed. NULL for others. */
+/* The source of a number that lies outside as it is; borrowed. NULL for others. */
 MgSource *mg_number_source(MgCapture *capture, PyObject *number);
 
 /* 1 if a value is the number that captured code sees in place of this very int from outside. */

@@ -11,9 +11,12 @@
 #include "capture/tracer.h"
 #include "cpython/aside.h"
 #include "entry/storage.h"
+#include "capture/varying.h"
+#include "ir/dimobject.h"
 #include "ir/alias.h"
 #include "record/arguments.h"
 #include "record/arithmetic.h"
+#include "record/fallback.h"
 #include "record/number.h"
 #include "record/operator.h"
 #include "record/shape/shape.h"
@@ -276,7 +279,7 @@ outcome_of(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, 
 }
 
 /* What an operation returns for sizes that vary: asked for once in a capture, since it rests on what is decided there. New; NULL
- * without an exception if there is no shape function that knows. */
+ * without an exception if neither a shape function nor torch knows. */
 static MgOutcome *
 varying_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *key)
 {
@@ -288,12 +291,15 @@ varying_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject 
     if (outcome != NULL || PyErr_Occurred()) {
         return (MgOutcome *)Py_XNewRef((PyObject *)outcome);
     }
-    PyObject *inputs = mapping->added ? NULL : describe_twins(mapping->twins);
-    outcome = inputs == NULL
+    PyObject *inputs = describe_twins(mapping->twins);
+    outcome = inputs == NULL || mapping->added
                   ? NULL
                   : mg_shape_outcome(kind, target, args, kwargs, inputs, PyTuple_GET_ITEM(key, 1), &varying->facts);
+    if (outcome == NULL && !PyErr_Occurred()) {
+        outcome = mg_fallback_outcome(mapping->capture, kind, target, args, kwargs, inputs);
+    }
     Py_XDECREF(inputs);
-    if (outcome != NULL && outcome->kind == MG_OUTCOME_KNOWN &&
+    if (outcome != NULL && outcome->kind == MG_OUTCOME_KNOWN && !mapping->added && is_torchs(target) &&
         PyDict_SetItem(varying->outcomes, key, (PyObject *)outcome) < 0) {
         Py_CLEAR(outcome);
     }

@@ -48,4 +48,8 @@ int mg_record_scalar(MgCapture *capture, int node);
 /* Returns a node the name of the variable that it is stored in. */
 void mg_record_name(MgCapture *capture, PyObject *value, PyObject *name);
 
+/* The int or bool that a tensor holds which was made of it (`torch.tensor(2)`) and given to no operation; NULL if it is not
+ * known. Borrowed. */
+PyObject *mg_record_known_number(const MgCapture *capture, PyObject *object);
+
 #endif

@@ -667,6 +667,7 @@ mg_number_new(MgCapture *capture, PyObject *value, int node)
     if (number != NULL) {
         number->value = Py_NewRef(value);
         number->parts = NULL;
+        number->source = NULL;
         number->dim = mg_dim(0);
         number->node = node;
         number->capture = capture->number;

@@ -13,8 +13,8 @@ typedef struct {
     int node;        /* index in the recording */
     uint64_t capture; /* the number of the capture it belongs to */
     MgDim dim;        /* of an int that varies from call to call, with an expression; value is NULL then */
-    PyObject *
-        parts; /* strong: of a float that was computed from such ones, a tuple of them; value is a float then. Or NULL */
+    PyObject *parts; /* strong: a tuple of the numbers that a float was computed from; value is a float then. Or NULL */
+    MgSource *source; /* of a float from outside, with no parts; borrowed. Or NULL */
 } MgNumber;
 
 typedef enum { MG_NUMBER_INT, MG_NUMBER_FLOAT, MG_NUMBER_BOOL, MG_NUMBER_KINDS } MgNumberKind;

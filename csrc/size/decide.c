@@ -59,11 +59,11 @@ choose(MgSizeOperator operator, MgDim a, MgDim b, MgDim *result)
     if (operator != MG_SIZE_MIN && operator != MG_SIZE_MAX) {
         return 0;
     }
-    int known = mg_facts_know(mg_sizes.facts, MG_RELATION_LE, a, b);
-    if (known > 1) {
+    int left = mg_facts_know(mg_sizes.facts, MG_RELATION_LE, a, b) == 1; /* a is the smaller, or as small */
+    if (!left && mg_facts_know(mg_sizes.facts, MG_RELATION_LE, b, a) != 1) {
         return 0;
     }
-    *result = (known == 1) == (operator == MG_SIZE_MIN) ? a : b;
+    *result = left == (operator == MG_SIZE_MIN) ? a : b;
     return 1;
 }
 

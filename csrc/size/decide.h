@@ -14,6 +14,7 @@
 typedef struct {
     MgFacts *facts; /* borrowed; NULL if all sizes are numbers */
     int failed;     /* there was no memory: an exception is set, and the results are worth nothing */
+    int asked;      /* so they are if the value of a float that varies was asked for, which nothing here can guard */
 } MgSizes;
 
 extern MgSizes mg_sizes;

@@ -66,10 +66,23 @@ add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_
     return MG_OK;
 }
 
-/* 1 if what a shadow holds is what the original holds. */
-static int
-is_unchanged(MgCapture *capture, PyObject *now, PyObject *before)
+/* The number that captured code has seen at an item of a container; NULL if it has seen a constant there. Borrowed. */
+static PyObject *
+number_at(MgCapture *capture, MgOutside *record, MgSourceKind kind, PyObject *key, Py_ssize_t index)
 {
+    MgSource *source =
+        mg_capture_varies(capture) ? mg_source_get(&capture->reads.sources, kind, record->source, key, index) : NULL;
+    return source != NULL && source->view != NULL && mg_is_number(source->view) ? source->view : NULL;
+}
+
+/* 1 if what a shadow holds is what the original holds; `number` is what captured code has seen of an item that varies: the value
+ * that the original has now says nothing of later calls. */
+static int
+is_unchanged(MgCapture *capture, PyObject *now, PyObject *before, PyObject *number)
+{
+    if (number != NULL) {
+        return now == number;
+    }
     if (now == before || mg_number_is_from(capture, now, before)) {
         return 1;
     }
@@ -83,7 +96,8 @@ list_effects(Maker *maker, MgOutside *record)
     PyObject *before = record->object, *now = record->view;
     Py_ssize_t same = 0;
     while (same < PyList_GET_SIZE(before) && same < PyList_GET_SIZE(now) &&
-           is_unchanged(maker->planner.capture, PyList_GET_ITEM(now, same), PyList_GET_ITEM(before, same))) {
+           is_unchanged(maker->planner.capture, PyList_GET_ITEM(now, same), PyList_GET_ITEM(before, same),
+                        number_at(maker->planner.capture, record, MG_SOURCE_ITEM, NULL, same))) {
         same++;
     }
     if (same == PyList_GET_SIZE(before) && same == PyList_GET_SIZE(now)) {
@@ -120,7 +134,7 @@ count_kept(MgCapture *capture, PyObject *now, PyObject *before)
     while (mg_dict_next(now, &b, &key, &value)) {
         int found = 0;
         while (!found && mg_dict_next(before, &a, &old_key, &old_value)) {
-            found = is_unchanged(capture, key, old_key);
+            found = is_unchanged(capture, key, old_key, NULL);
         }
         if (!found) {
             break;
@@ -138,7 +152,7 @@ delete_effects(Maker *maker, MgOutside *record, Py_ssize_t kept)
     PyObject *key = NULL, *value, *old_key, *old_value;
     int pending = kept > 0 && mg_dict_next(record->view, &b, &key, &value);
     while (mg_dict_next(record->object, &a, &old_key, &old_value)) {
-        if (pending && is_unchanged(maker->planner.capture, key, old_key)) {
+        if (pending && is_unchanged(maker->planner.capture, key, old_key, NULL)) {
             pending = --kept > 0 && mg_dict_next(record->view, &b, &key, &value);
         }
         else {
@@ -175,7 +189,8 @@ dict_effects(Maker *maker, MgOutside *record)
     for (Py_ssize_t i = 0; mg_dict_next(now, &walk, &key, &value); i++) {
         PyObject *old_key = mg_is_twin(key) ? mg_outside_identity(maker->planner.capture, key) : key;
         PyObject *old = i < kept ? _PyDict_GetItem_KnownHash(before, old_key, walk.hash) : NULL;
-        if (old != NULL && is_unchanged(maker->planner.capture, value, old)) {
+        if (old != NULL && is_unchanged(maker->planner.capture, value, old,
+                                        number_at(maker->planner.capture, record, MG_SOURCE_DICT_ITEM, old_key, 0))) {
             continue;
         }
         maker->hash = walk.hash;
@@ -246,7 +261,8 @@ deque_effects(Maker *maker, MgOutside *record)
     Py_ssize_t size = Py_SIZE(record->view);
     int same = size == Py_SIZE(record->object);
     for (Py_ssize_t i = 0; same && i < size; i++) {
-        same = is_unchanged(maker->planner.capture, mg_deque_item(record->view, i), mg_deque_item(record->object, i));
+        same = is_unchanged(maker->planner.capture, mg_deque_item(record->view, i), mg_deque_item(record->object, i),
+                            number_at(maker->planner.capture, record, MG_SOURCE_ITEM, NULL, i));
     }
     return same ? MG_OK : replace_effect(maker, record, NULL, mg_deque_items(record->view));
 }

@@ -9,7 +9,7 @@
  *   - if somebody sits on top of us when we want to leave, we stay where we are, pass everything on, and leave with
  *     the first frame that reaches us when we are on top again;
  *   - if two hooks end up with each other as predecessor, a frame that comes back to us while we are passing it on goes
- *     to CPython: no endless loop. */
+ *     to CPython: it has been looked at, and there is no endless loop. */
 #include "trace/hook.h"
 
 #include "capture/origin.h"
@@ -44,7 +44,7 @@ static struct {
 static PyObject *
 pass_on(PyThreadState *tstate, MgFrame *frame, int throwflag, _PyFrameEvalFunction below)
 {
-    if (below == NULL || thread.passing_on == frame) {
+    if (below == NULL) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
     MgFrame *outer = thread.passing_on;
@@ -128,11 +128,27 @@ is_for_dynamo(void)
     return active;
 }
 
+/* 1 if a frame is one of those that load modules. */
+static int
+is_import(MgFrame *frame)
+{
+    static const char prefix[] = "<frozen importlib._bootstrap"; /* and ..._external */
+    PyObject *name = mg_frame_code(frame)->co_filename;
+    return PyUnicode_IS_COMPACT_ASCII(name) && PyUnicode_GET_LENGTH(name) >= (Py_ssize_t)sizeof(prefix) - 1 &&
+           memcmp(PyUnicode_1BYTE_DATA(name), prefix, sizeof(prefix) - 1) == 0;
+}
+
 /* A frame below code that a compiled callable has left to CPython. */
 static PyObject *
 eval_watched(PyThreadState *tstate, MgFrame *frame, int throwflag)
 {
     PyObject *owner = mg_watcher, *spared = thread.spared;
+    if (is_import(frame)) { /* modules run once, and big ones call thousands of functions meanwhile */
+        mg_watcher = NULL;
+        PyObject *result = pass_on(tstate, frame, throwflag, hook.below);
+        mg_watcher = owner;
+        return result;
+    }
     PyObject *type, *value, *traceback; /* what is thrown into a generator */
     PyErr_Fetch(&type, &value, &traceback);
     mg_watcher = NULL; /* the judge's own frames are not watched */
@@ -158,6 +174,9 @@ eval_watched(PyThreadState *tstate, MgFrame *frame, int throwflag)
 static PyObject *
 hook_eval(PyThreadState *tstate, MgFrame *frame, int throwflag)
 {
+    if (MG_UNLIKELY(thread.passing_on == frame)) { /* it comes back */
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
     int index;
     mg_ops_start(mg_frame_function(frame));
     MgExit *exit = mg_exit_pending(frame, &index);

@@ -361,6 +361,33 @@ mg_trace_escape(MgCapture *capture, PyObject **slots, Py_ssize_t count)
     return MG_OK;
 }
 
+/* 1 for a special method whose result C code takes only if it is an int, or a float. */
+static int
+returns_number(PyCodeObject *code)
+{
+    static const char *const names[] = {"__index__",       "__len__",  "__hash__",    "__int__",   "__float__",
+                                        "__length_hint__", "__bool__", "__complex__", "__sizeof__"};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+        if (PyUnicode_CompareWithASCIIString(code->co_name, names[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int
+mg_trace_return(MgCapture *capture, MgFrame *frame, PyObject **slot)
+{
+    if (mg_is_number(*slot) && mg_number_is_backed(*slot) && returns_number(mg_frame_code(frame))) {
+        PyObject *value = mg_number_take(capture, *slot);
+        if (value == NULL) {
+            return MG_ERR;
+        }
+        Py_SETREF(*slot, value);
+    }
+    return mg_trace_escape(capture, slot, 1);
+}
+
 int
 mg_trace_raises(MgCapture *capture, PyObject *exception)
 {

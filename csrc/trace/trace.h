@@ -24,6 +24,7 @@ int mg_trace_serve(MgCapture *capture, PyThreadState *tstate);
 int mg_trace_expose(MgCapture *capture, PyObject **slot);
 int mg_trace_format(MgCapture *capture, PyObject **slot);
 int mg_trace_escape(MgCapture *capture, PyObject **slots, Py_ssize_t count);
+int mg_trace_return(MgCapture *capture, MgFrame *frame, PyObject **slot); /* to C code */
 int mg_trace_unpackable(MgCapture *capture, PyObject **slot);
 int mg_trace_unpack(MgCapture *capture, PyObject **slot, int count); /* the same, in the root frame */
 int mg_trace_touch_all(MgCapture *capture, PyObject **slots, Py_ssize_t count);

@@ -759,6 +759,37 @@ function_getattr(MgCapture *capture, PyObject *owner, MgOutside *record, PyObjec
     return part >= 0 ? reach_part(capture, owner, record->source, name, part) : instance_getattr(capture, owner, name);
 }
 
+int
+mg_world_is_compiled(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject *self,
+        *found = mg_tracer.unwrap(object, &self) == NULL ? NULL : _PyType_Lookup(type, MG_STRING("__class__"));
+    return found != NULL && Py_IS_TYPE(found, &PyGetSetDescr_Type) && PyDescr_TYPE(found) == type;
+}
+
+/* An attribute of a compiled function. Its parts are those of the function that was compiled. */
+static PyObject *
+compiled_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
+{
+    PyObject *found = _PyType_Lookup(Py_TYPE(owner), name);
+    if (found != NULL && is_data_descriptor(found)) {
+        if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
+            return Py_NewRef((PyObject *)&PyFunction_Type);
+        }
+        PyObject *self, *inner = mg_tracer.unwrap(owner, &self);
+        inner = PyMethod_Check(inner) ? PyMethod_GET_FUNCTION(inner) : inner;
+        if (function_part(name) >= 0 && PyFunction_Check(inner)) {
+            return mg_outside_pin(capture, inner) == NULL ? NULL : mg_world_getattr(capture, inner, name);
+        }
+        if (PyUnicode_CompareWithASCIIString(name, "__dict__") != 0) {
+            mg_capture_abort(capture, MG_REASON_OPAQUE, "attribute %U of %s", name, Py_TYPE(owner)->tp_name);
+            return NULL;
+        }
+    }
+    return mg_world_generic_getattr(capture, owner, name);
+}
+
 /* 1 for a container whose methods C code looks up, and which has no attributes of its own. */
 static int
 is_builtin_container(const MgOutside *record)
@@ -820,6 +851,9 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
     }
     if (record == NULL || (mg_kind_is_harmless(type) && record->kind != MG_KIND_OPAQUE)) {
         return inside_value(capture, owner, name, PyObject_GetAttr(owner, name));
+    }
+    if (mg_world_is_compiled(owner)) {
+        return compiled_getattr(capture, owner, name);
     }
     if (record->kind == MG_KIND_CONSTANT || record->kind == MG_KIND_FUNCTION) { /* functions, builtins, descriptors */
         return PyFunction_Check(owner) ? function_getattr(capture, owner, record, name)

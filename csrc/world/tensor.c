@@ -203,6 +203,15 @@ read_grad(MgCapture *capture, MgTwin *twin)
     return grad == NULL ? NULL : mg_world_reach(capture, grad, source);
 }
 
+/* 1 if a twin may be a view that was made under no_grad, of what requires grad: torch raises where it is asked whether such a
+ * view is a leaf, if its memory was written to since. */
+static int
+has_no_history(const MgTwin *twin)
+{
+    int flags = twin->meta->flags & (MG_META_REQUIRES_GRAD | MG_META_NON_LEAF);
+    return twin->real == NULL && twin->next != twin && flags == MG_META_REQUIRES_GRAD;
+}
+
 PyObject *
 mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
 {
@@ -266,7 +275,8 @@ mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
     if (Py_TYPE(found)->tp_descr_get == NULL) { /* a plain value on the class */
         return Py_NewRef(found);
     }
-    if (!mg_kind_is_tensor_attribute(name)) { /* it depends on more than the metadata */
+    if (!mg_kind_is_tensor_attribute(name) || /* it depends on more than the metadata */
+        (PyUnicode_CompareWithASCIIString(name, "is_leaf") == 0 && has_no_history(twin))) {
         mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);
         return NULL;
     }
@@ -389,11 +399,13 @@ mg_tensor_torch_function(PyObject *const *args, Py_ssize_t count)
 PyObject *
 mg_tensor_item(MgCapture *capture, PyObject *twin, PyObject *type)
 {
-    if (!capture->symbols.allow_scalars) {
+    PyObject *known = mg_record_known_number(capture, twin);
+    if (known == NULL && !capture->symbols.allow_scalars) {
         mg_capture_abort(capture, MG_REASON_TENSOR_VALUE, NULL);
         return NULL;
     }
-    PyObject *number = mg_record_call(capture, MG_NODE_METHOD, MG_STRING("item"), &twin, 1, NULL);
+    PyObject *number =
+        known != NULL ? Py_NewRef(known) : mg_record_call(capture, MG_NODE_METHOD, MG_STRING("item"), &twin, 1, NULL);
     if (number == NULL || type == NULL) {
         return number;
     }

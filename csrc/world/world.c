@@ -135,6 +135,9 @@ mg_world_kind_of(PyObject *object, MgSource *source)
         PyCode_Check(object)) {
         return MG_KIND_CONSTANT;
     }
+    if (mg_world_is_compiled(object)) {
+        return MG_KIND_CONSTANT;
+    }
     if (PyFunction_Check(object)) {
         return source != NULL && is_made_anew((PyFunctionObject *)object, source) ? MG_KIND_FUNCTION : MG_KIND_CONSTANT;
     }
@@ -293,11 +296,11 @@ is_fleeting(PyObject *object, MgKind kind)
 }
 
 /* Guards which object lies at a source. If nothing is known of it but that, it is not kept alive: what it does when it goes,
- * as generators do, it does then. */
+ * as generators do, it does then. Nor is a compiled function, which has entries of its own. */
 static int
 guard_identity(MgCapture *capture, MgSource *source, PyObject *object, MgKind kind)
 {
-    if (kind != MG_KIND_OPAQUE || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
+    if ((kind != MG_KIND_OPAQUE && !mg_world_is_compiled(object)) || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
         return mg_capture_guard(capture, MG_GUARD_IDENTITY, source, object);
     }
     PyObject *reference = PyWeakref_NewRef(object, NULL);
@@ -432,7 +435,7 @@ is_own_cell(const MgCapture *capture, const MgSource *source)
     return 0;
 }
 
-/* 1 for an int that is not taken for a constant, if it was seen to vary: an argument, a variable of the function's closure, or
+/* 1 for a number that is not taken for a constant, if it was seen to vary: an argument, a variable of the function's closure, or
  * what one leads to. */
 static int
 may_vary(const MgCapture *capture, const MgSource *source)
@@ -453,17 +456,18 @@ may_vary(const MgCapture *capture, const MgSource *source)
     return source->kind == MG_SOURCE_LOCAL;
 }
 
-/* An int that varies from call to call, as a number. New; NULL without an exception if it does not. */
+/* An int or float that varies from call to call, as a number. New; NULL without an exception if it does not. */
 static PyObject *
-reach_int(MgCapture *capture, PyObject *object, MgSource *source)
+reach_number(MgCapture *capture, PyObject *object, MgSource *source)
 {
     MgDim dim;
-    int varies = mg_varying_int(capture, source, object, &dim);
-    if (varies <= 0 || mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)&PyLong_Type) < 0) {
+    int is_float = PyFloat_CheckExact(object);
+    int varies = is_float ? mg_varying_float(capture, source, object) : mg_varying_int(capture, source, object, &dim);
+    if (varies <= 0 || mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)Py_TYPE(object)) < 0) {
         return NULL;
     }
     source->raw = object;
-    return mg_number_of(capture, dim);
+    return is_float ? mg_number_of_float(capture, object, source) : mg_number_of(capture, dim);
 }
 
 PyObject *
@@ -479,8 +483,8 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
         }
         view = Py_NewRef(object);
     }
-    else if (PyLong_CheckExact(object) && capture->varying.lattice != NULL && may_vary(capture, source) &&
-             (view = reach_int(capture, object, source)) != NULL) {
+    else if ((PyLong_CheckExact(object) || PyFloat_CheckExact(object)) && capture->varying.lattice != NULL &&
+             may_vary(capture, source) && (view = reach_number(capture, object, source)) != NULL) {
     }
     else if (PyErr_Occurred()) {
         return NULL;

@@ -49,6 +49,9 @@ int mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObje
 
 /* As object.__getattribute__ and object.__setattr__: with no regard to overridden ones. */
 PyObject *mg_world_generic_getattr(MgCapture *capture, PyObject *owner, PyObject *name);
+
+/* 1 for a compiled function, which says through `__class__` that it is a function. */
+int mg_world_is_compiled(PyObject *object);
 int mg_world_generic_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value);
 
 /* The item of an outside dict, looked up without looking at its other items: 1 with the item, 0 if there is none, -1; or

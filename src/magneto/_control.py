@@ -504,9 +504,10 @@ _DYNAMIC = (
     ("assume_static_by_default", True),
     ("automatic_dynamic_shapes", True),
     ("specialize_int", False),
+    ("specialize_float", False),
     ("allow_ignore_mark_dynamic", False),
 )
-_dynamic: tuple[bool, ...] = (True, True, True, True)
+_dynamic: tuple[bool, ...] = (True, True, True, True, True)
 
 
 def take_symbols() -> None:

@@ -53,6 +53,22 @@ def sizes(
 ) -> tuple[list[Any], list[str], list[tuple[int, int]], list[int | None]]:
     """Ask the algebra of sizes; for tests."""
 
+def size(symbols: list[tuple[int, int | None, int | None]], expression: Any, /) -> int | Dim:
+    """A size as metadata and recorded arguments hold it; for tests."""
+
+def size_symbol(owner: Entry | None, number: int, /) -> tuple[int, int | None, int | None]:
+    """Of a symbol of an entry, or of the capture that is under way: its value, and the range that it has in any call."""
+
+def size_of(owner: Entry | None, tree: Any, /) -> int | Dim | None:
+    """The size that a tree over the symbols of the owner says; `None` if that is too hard."""
+
+def decide(owner: Entry | None, relation: str, left: Any, right: Any, /) -> bool | None:
+    """Whether a relation between two trees over the symbols of the owner holds; it becomes a guard, unless it follows
+    from what is known. `None` if it is too hard."""
+
+def float_value(object: object, /) -> float | None:
+    """The value in this call of a float that is another at other calls; `None` for any other object."""
+
 def interpret_all(enable: bool, /) -> bool:
     """Have every Python frame that starts from now on, on any thread, executed by magneto's interpreter, or
     by CPython again. Returns the former setting."""
@@ -98,6 +114,17 @@ class Meta:
     @property
     def fake(self) -> torch.Tensor | None:
         """The FakeTensor, if a size, a stride or the offset is a symbol."""
+
+class Dim:
+    """A size that differs from call to call."""
+
+    @property
+    def value(self) -> int:
+        """What it is in the call that is captured."""
+
+    @property
+    def tree(self) -> Any:
+        """The expression: an int, the name of a symbol such as `"s0"`, or (operator, tree, tree)."""
 
 class Ref:
     """Stands for a node of a recording, or for an argument of an operation."""
@@ -189,8 +216,7 @@ class Compiled:
         compile: Callable[[Entry], Any] | None,
         stopped: Callable[[str, str, str | None, Any, str], None],
         missed: Callable[..., bool] | None = None,
-        dynamic: int
-    limit: int = -1,
+        limit: int = -1,
         captured: Callable[[Entry, float], None] | None = None,
         fullgraph: bool = False,
         started: Callable[[CodeType, int], None] | None = None,
@@ -273,9 +299,11 @@ def shape_outcome(
     kwargs: dict[str, Any] | None,
     inputs: list[tuple[int, Meta]],
     state: tuple[Any, ...],
+    symbols: list[tuple[int, int | None, int | None]] = ...,
     /,
-) -> Outcome | None:
-    """What an operation returns, by its shape function; None if it has none for this."""
+) -> Any:
+    """What an operation returns, by its shape function; None if it has none for this. With symbols, which are those of
+    size(), a pair of that and the guards that it took."""
 
 def outcome(
     result: Any,
@@ -315,7 +343,7 @@ def layout_known() -> tuple[bool, bool]:
 def stance(stance: int = -1, /) -> int:
     """Set magneto's own stance, by its number in csrc/policy/stance.h. Returns the one that is in force."""
 
-def set_dynamic(static: bool, automatic: bool, ints: bool, strict: bool, /) -> None: ...
+def set_dynamic(static: bool, automatic: bool, ints: bool, floats: bool, strict: bool, /) -> None: ...
 def allow_symbols(scalars: bool, shapes: bool, /) -> tuple[bool, bool]:
     """Have numbers, and sizes, that depend on data become symbols also in captures that are not fullgraph. Returns the
     former setting."""

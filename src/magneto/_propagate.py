@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._autograd import CreationMeta, _get_creation_meta, _set_creation_meta
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -21,6 +23,9 @@ from torch._subclasses.fake_tensor import (
 )
 
 from magneto import _core
+
+if TYPE_CHECKING:
+    from magneto._sizes import Session
 
 DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)
 """What FakeTensorMode raises for an operation whose result depends on data."""
@@ -73,10 +78,11 @@ def _with_history(fake: torch.Tensor) -> torch.Tensor:
     return torch._neg_view(made) if fake.is_neg() else made
 
 
-def make_fake(meta: Any, mode: FakeTensorMode) -> torch.Tensor:
-    """A FakeTensor with this metadata."""
+def make_fake(meta: Any, mode: FakeTensorMode, sizes: Any = None, strides: Any = None) -> torch.Tensor:
+    """A FakeTensor with this metadata, or with other sizes and strides."""
+    sizes, strides = (meta.sizes, meta.strides) if sizes is None else (sizes, strides)
     with mode, torch.inference_mode(False), torch.enable_grad():
-        fake = torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device=meta.device)
+        fake = torch.empty_strided(sizes, strides, dtype=meta.dtype, device=meta.device)
         if meta.flags & _core.META_LEAF_VIEW:
             fake = fake.requires_grad_(True)[...]
         if meta.flags & _core.META_CONJUGATE:
@@ -96,9 +102,9 @@ def make_fake(meta: Any, mode: FakeTensorMode) -> torch.Tensor:
     return fake
 
 
-def meta_of(tensor: torch.Tensor) -> Any:
-    """The core's metadata for a tensor."""
-    flags = 0
+def flags_of(tensor: torch.Tensor) -> int:
+    """The flags of the core's metadata for a tensor."""
+    flags: int = 0
     if tensor.requires_grad:
         flags |= _core.META_REQUIRES_GRAD
         if not tensor.is_leaf:
@@ -116,6 +122,12 @@ def meta_of(tensor: torch.Tensor) -> Any:
         flags |= _core.META_NEGATIVE
     if tensor.layout != torch.strided:
         raise Unsupported(f"layout {tensor.layout}")
+    return flags
+
+
+def meta_of(tensor: torch.Tensor) -> Any:
+    """The core's metadata for a tensor."""
+    flags = flags_of(tensor)
     fake = tensor if is_symbolic(tensor) else None
     return _core.meta(tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride(), flags, fake)
 
@@ -213,12 +225,14 @@ class _CaughtWarnings:
             warnings._showwarnmsg = _show  # type: ignore[attr-defined]
 
 
-def _is_resized(before: list[Any], fakes: list[torch.Tensor], out: list[torch.Tensor]) -> bool:
+def _is_resized(
+    changes: dict[int, Any], inputs: list[tuple[int, Any]], fakes: list[torch.Tensor], out: list[torch.Tensor]
+) -> bool:
     """Whether `out=` came to have another shape, where FakeTensors do not know which strides it gets."""
     resized, plain = False, True
-    for fake, meta in zip(fakes, before, strict=True):
+    for index, (fake, (_, meta)) in enumerate(zip(fakes, inputs, strict=True)):
         if any(fake is tensor for tensor in out):
-            resized = resized or tuple(fake.shape) != tuple(meta.sizes)
+            resized = resized or tuple(changes.get(index, meta).sizes) != tuple(meta.sizes)
         else:
             plain = plain and fake.is_contiguous()
     return resized and not plain
@@ -245,9 +259,12 @@ _QUANTISED = frozenset((torch.quint8, torch.qint8, torch.qint32, torch.quint4x2,
 class Results:
     """Takes a result apart, given the tensors that went into the operation."""
 
-    def __init__(self, fakes: list[torch.Tensor], symbolic: bool = False) -> None:
+    def __init__(
+        self, fakes: list[torch.Tensor], symbolic: bool = False, sizes: Session | None = None
+    ) -> None:
         self.fakes = fakes
         self.symbolic = symbolic
+        self.sizes = sizes
         self.fresh: list[torch.Tensor] = []
 
     def wrap(self, value: Any) -> Any:
@@ -262,10 +279,14 @@ class Results:
                 if value is other:
                     raise Unsupported("one tensor twice")
             self.fresh.append(value)
-            return meta_of(value)
+            return meta_of(value) if self.sizes is None else self.sizes.meta_of(value)
         if type(value) in _PLAIN:
+            if self.sizes is not None and type(value) is torch.Size:
+                return type(value)(map(self.sizes.constant, value))
             return value
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            if self.sizes is not None:
+                return self.sizes.plain(value)
             if not self.symbolic:
                 raise _DataDependent("a value that depends on data")
             return value
@@ -317,6 +338,7 @@ def propagate(
     kwargs: dict[str, Any] | None,
     inputs: list[tuple[int, Any]],
     expected: _core.Outcome | None,
+    sizes: Session | None = None,
 ) -> _core.Outcome:
     """Run an operation on FakeTensors.
 
@@ -327,6 +349,7 @@ def propagate(
         kwargs: the same by keyword.
         inputs: pairs of a node and its metadata, for all references.
         expected: an outcome that should come again, or None.
+        sizes: what knows the sizes that vary, if there are any among the arguments.
 
     Returns:
         What it returns and does, or a refusal.
@@ -335,15 +358,15 @@ def propagate(
     try:
         quiet.on = True
         with _CaughtWarnings() as caught:
-            outcome = _propagate(kind, target, args, kwargs or {}, inputs)
+            outcome = _propagate(kind, target, args, kwargs or {}, inputs, sizes)
         if caught and outcome.kind == _core.OUTCOME_KNOWN:
-            outcome = _with_warnings(caught, outcome, kind, target, args, kwargs or {}, inputs)
+            outcome = _with_warnings(caught, outcome, kind, target, args, kwargs or {}, inputs, sizes)
     except BaseException:
         _forget_mode()
         raise
     finally:
         quiet.on = was_quiet
-    constants = fake_mode().fake_tensor_converter.constant_storage_mapping
+    constants = (fake_mode() if sizes is None else sizes.mode).fake_tensor_converter.constant_storage_mapping
     if constants:  # torch never forgets one, and each is of this operation alone
         constants.clear()
     if expected is not None and not _same(outcome, expected):
@@ -395,8 +418,16 @@ def _hidden_hooks() -> Iterator[None]:
         torch._C._autograd._pop_saved_tensors_default_hooks()
 
 
-def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any], mode: FakeTensorMode) -> Any:
-    """Call an operation with values in place of references."""
+def call(
+    kind: int,
+    target: Any,
+    args: Any,
+    kwargs: Any,
+    values: dict[int, Any],
+    mode: FakeTensorMode,
+    number: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Call an operation with values in place of references, and what `number` makes of other arguments."""
 
     def convert(value: Any) -> Any:
         kind = type(value)
@@ -413,7 +444,7 @@ def call(kind: int, target: Any, args: Any, kwargs: Any, values: dict[int, Any],
             return {key: convert(item) for key, item in value.items()}
         if kind is slice:
             return slice(convert(value.start), convert(value.stop), convert(value.step))
-        return value
+        return value if number is None else number(value)
 
     fake_args = convert(args)
     fake_kwargs = convert(kwargs)
@@ -481,11 +512,16 @@ def _has_known_dtype(kind: int, target: Any) -> bool:
 
 
 def _propagate(
-    kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
+    kind: int,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    inputs: list[tuple[int, Any]],
+    sizes: Session | None = None,
 ) -> _core.Outcome:
     raised: list[Exception] = []
     while True:
-        outcome, error = _try(kind, target, args, kwargs, inputs)
+        outcome, error = _try(kind, target, args, kwargs, inputs, sizes)
         if error is None and not raised:
             return outcome
         # is it the operation that raises, or was it a signal handler? An operation does so again
@@ -497,13 +533,51 @@ def _propagate(
         raised.append(error)
 
 
+def _changes(
+    fakes: dict[int, torch.Tensor], inputs: list[tuple[int, Any]], sizes: Session | None, states: list[Any]
+) -> tuple[tuple[int, Any], ...]:
+    """Which tensors have come to have other metadata, and which. `states` are what those with sizes that vary were."""
+    changes = []
+    for index, (fake, (_, meta)) in enumerate(zip(fakes.values(), inputs, strict=True)):
+        if sizes is not None and state_of(fake) == states[index]:
+            continue
+        now = meta_of(fake) if sizes is None else sizes.meta_of(fake)
+        if now is not meta:
+            changes.append((index, now))
+    return tuple(changes)
+
+
+def state_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What of a FakeTensor's metadata an operation may change, with expressions as torch has made them."""
+    numbers = (*tensor.shape, *tensor.stride())
+    exprs = tuple(one if type(one) is int else one.node._expr for one in numbers)
+    return (tensor.dtype, tensor.device, flags_of(tensor), tensor.dim(), exprs)
+
+
+def _run_operation(
+    kind: int, target: Any, args: Any, kwargs: Any, fakes: dict[int, Any], sizes: Session | None
+) -> Any:
+    if sizes is None:
+        return call(kind, target, args, kwargs, fakes, fake_mode())
+    with enable_python_dispatcher():  # as TorchDynamo does: decompositions that know symbols
+        result = call(kind, target, args, kwargs, fakes, sizes.mode, sizes.number)
+    sizes.settle()
+    return result
+
+
 def _try(
-    kind: int, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[tuple[int, Any]]
+    kind: int,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    inputs: list[tuple[int, Any]],
+    sizes: Session | None,
 ) -> tuple[_core.Outcome, Exception | None]:
     """The outcome, and what the operation raised."""
-    mode = fake_mode()
     try:
-        fakes = {node: make_fake(meta, mode) for node, meta in inputs}
+        make = functools.partial(make_fake, mode=fake_mode()) if sizes is None else sizes.make_fake
+        fakes = {node: make(meta) for node, meta in inputs}
+        states = [] if sizes is None else [state_of(fake) for fake in fakes.values()]
         before = [version(fake) for fake in fakes.values()]
         if not _has_one_dtype(kind, target, list(fakes.values())):
             why = "RuntimeError: tensors of different dtypes"
@@ -514,22 +588,20 @@ def _try(
             raise Unsupported("an operator that returns nothing")
         if _writes_by_bytes(kind, target, args, fakes):
             raise Unsupported("a warning: a mask of uint8")
-        result = call(kind, target, args, kwargs, fakes, mode)
-        results = Results(list(fakes.values()))
+        result = _run_operation(kind, target, args, kwargs, fakes, sizes)
+        results = Results(list(fakes.values()), sizes=sizes)
         wrapped = results.wrap(result)
-        changes = []
-        for index, (fake, (_, meta)) in enumerate(zip(fakes.values(), inputs, strict=True)):
-            now = meta_of(fake)
-            if now is not meta:
-                changes.append((index, now))
+        changes = _changes(fakes, inputs, sizes, states)
         written = changed_in_place(list(fakes.values()), before)
         out = kwargs.get("out")
         if out is not None:
             refs = out if isinstance(out, (tuple, list)) else [out]
             given = [fakes[ref.index] for ref in refs if type(ref) is _core.Ref]
-            if _is_resized([meta for _, meta in inputs], list(fakes.values()), given):
+            if _is_resized(dict(changes), inputs, list(fakes.values()), given):
                 raise Unsupported("a tensor that is given as `out` and gets another shape")
-        return _core.outcome(wrapped, tuple(changes), results.views(), written), None
+        if sizes is not None:
+            sizes.settle()
+        return _core.outcome(wrapped, changes, results.views(), written), None
     except (*DATA_DEPENDENT, _DataDependent) as error:
         return _core.refusal(_core.OUTCOME_DATA_DEPENDENT, str(error)), None
     except Unsupported as error:

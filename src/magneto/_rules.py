@@ -270,7 +270,9 @@ _OUTPUT_FUNCTIONS = _words("builtins.print builtins.open builtins.input builtins
 _BREAKING_FUNCTIONS = _words(
     "builtins.exec builtins.eval builtins.globals builtins.locals builtins.dir builtins.__import__ builtins.compile "
     "torch.compile torch.nn.Module.compile torch.is_inference torch._is_zerotensor torch.autograd.backward "
-    "torch.random.fork_rng torch._nested_tensor_from_mask_left_aligned torch._add_batch_dim torch._remove_batch_dim"
+    "torch.random.fork_rng torch._nested_tensor_from_mask_left_aligned torch._add_batch_dim torch._remove_batch_dim "
+    # they talk to a reducer in C++, and compute nothing: one break each
+    "torch.nn.parallel.DistributedDataParallel._pre_forward torch.nn.parallel.DistributedDataParallel._post_forward"
 )
 
 _FOLDED_OF_RE = _words("search match fullmatch compile sub subn split findall escape")
@@ -565,6 +567,16 @@ def _typing_types() -> set[type]:
     return {value for value in vars(typing).values() if isinstance(value, type) and issubclass(value, final)}
 
 
+def _numpy_information() -> dict[Any, str]:
+    """What tells of numpy's types, if numpy is there: `dtype`, and `iinfo`, which is written in Python."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return {}
+    parts = (getattr(value, "fget", value) for value in vars(numpy.iinfo).values())
+    inlined = [numpy.iinfo, *filter(inspect.isfunction, parts)]
+    return {numpy.dtype: "fold", **dict.fromkeys(inlined, "inline")}
+
+
 def _numpy_scalars() -> set[type]:
     """Classes of numpy's numbers, if numpy is there."""
     numpy = sys.modules.get("numpy")
@@ -663,8 +675,10 @@ def tables() -> dict[str, Any]:
     calls.update(_named(_BREAKING_FUNCTIONS, "break"))
     calls.update(dict.fromkeys(_SETTERS, "setting"))
     numpy_types = _numpy_scalars()
+    numpy_dtypes = {sys.modules["numpy"].dtype} if numpy_types else set()
     limits = {sys.modules["numpy"].finfo} if numpy_types else set()  # it gives one object for each class
     calls.update(dict.fromkeys(limits, "fold"))
+    calls.update(_numpy_information())
     calls.update(_named(_OUTPUT_FUNCTIONS, "output"))
     calls.update((getattr(re, name), "fold") for name in _FOLDED_OF_RE)
     calls.update((getattr(inspect, name), "break") for name in _BREAKING_OF_INSPECT)
@@ -678,7 +692,7 @@ def tables() -> dict[str, Any]:
     return {
         "calls": calls,
         "harmless_types": harmless,
-        "constant_types": set(_CONSTANT_TYPES) | _typing_types() | limits,
+        "constant_types": set(_CONSTANT_TYPES) | _typing_types() | limits | {type(one) for one in numpy_dtypes},
         "value_types": numpy_types,
         "arithmetic": {sys.modules["numpy"].ufunc} if numpy_types else set(),
         "kept_types": {re.Pattern, re.Match},

@@ -172,7 +172,7 @@ SETTINGS: dict[str, Setting] = {
     "automatic_dynamic_remote_pgo": Setting(None, LATER, _SHAPES, "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_REMOTE_PGO"),
     "enable_compiler_collectives": Setting(False, LATER, _SHAPES, "TORCH_COMPILER_COLLECTIVES"),
     "specialize_int": Setting(False, HONOURED, "which sizes become symbols"),
-    "specialize_float": Setting(False, LATER, _SHAPES),
+    "specialize_float": Setting(False, HONOURED, "which sizes become symbols"),
     "allow_unspec_int_on_nn_module": Setting(False, LATER, _SHAPES),
     "force_parameter_static_shapes": Setting(True, LATER, _SHAPES),
     "force_nn_module_property_static_shapes": Setting(True, LATER, _SHAPES),

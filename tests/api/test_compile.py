@@ -207,7 +207,7 @@ def test_function_is_pickled_and_copied_by_name():
 
 
 def test_threads_share_a_compiled_function():
-    f = eager(lambda x, n: (x * n).sum())
+    f = eager(lambda x, n: (x * n).sum(), dynamic=False)
     wrong = []
     start = threading.Barrier(4)
 
@@ -387,7 +387,7 @@ class Adds(torch.nn.Module):
 @pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
 @pytest.mark.parametrize("what", [lambda x, n: x + n, Adds()])
 def test_recompile_limit_is_logged_once_and_names_the_guard(what, caplog):
-    f = magneto.compile(what, backend="eager")
+    f = magneto.compile(what, backend="eager", dynamic=False)
     x = torch.ones(1)
     with magneto.config.patch(recompile_limit=2), warnings.catch_warnings():
         warnings.simplefilter("error")  # a program that is right does not raise
@@ -597,7 +597,7 @@ def test_explain_of_a_module():
 
 
 def test_cache_entries():
-    f = eager(plain)
+    f = eager(plain, dynamic=False)
     x = torch.ones(2)
     f(x)
     f(x)

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import magneto
-from magneto import _backends, _locks, _propagate
+from magneto import _backends, _config, _locks, _propagate
 
 SERVED_AFTER = frozenset(
     dis.opmap[name]
@@ -345,3 +345,38 @@ def test_a_fork_waits_for_a_compile_that_ends_soon() -> None:
     assert inside.wait(60)
     in_child(lambda: bool(held) and child_compiles())
     thread.join()
+
+
+@pytest.mark.parametrize(("error", "reads"), [(KeyError, 4), (TimeoutError, 10), (KeyboardInterrupt, 10)])
+def test_what_a_signal_handler_raises_while_settings_are_read(
+    error: type[BaseException], reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither lost, nor taken for an error of whoever reads them: it reaches the caller."""
+    real, asked, at = _config.get, [], 0
+
+    def get(name: str) -> Any:
+        asked.append(name)
+        try:
+            if at and len(asked) == at:
+                signal.raise_signal(signal.SIGUSR1)
+            return real(name)
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def handler(*_: Any) -> None:
+        raise error("from outside")
+
+    monkeypatch.setattr(_config, "get", get)
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        for number in range(1, reads + 1):
+            at = 0
+            compiled = magneto.compile(lambda x: x + 1, backend="eager")
+            asked.clear()
+            at = number
+            with pytest.raises(error, match="from outside"):
+                compiled(torch.ones(2))
+            assert len(asked) >= number
+            assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -180,6 +180,7 @@ def test_reasons_run_no_code_of_the_user() -> None:
 def test_reason_is_made_only_when_something_is_captured() -> None:
     told: list[Any] = []
     core = _core.Compiled(constant, None, lambda *args: None, lambda texts, *_: told.append(texts))
+    core.dynamic = 0
     for _ in range(5):
         for n in range(3):
             core(X, n)

@@ -138,7 +138,7 @@ def counting() -> tuple[Any, Made]:
     def f(x, n=2):
         return x * n
 
-    compiled = eager(f)
+    compiled = eager(f, dynamic=False)
     return compiled, Made(compiled)
 
 
@@ -357,7 +357,7 @@ def test_fail_on_recompile_names_the_guard_both_values_and_the_line(set_stance):
 
 
 def test_fail_on_recompile_names_the_guard_of_each_entry(set_stance):
-    f = magneto.compile(scaled, backend="eager")
+    f = magneto.compile(scaled, backend="eager", dynamic=False)
     f(X, 2)
     f(X, 3)
     with set_stance("fail_on_recompile"):

@@ -172,3 +172,31 @@ def test_which_object_a_result_is() -> None:
     assert results(compiled) == results(f)
     another = np.float64(1.5)
     assert compiled(another)[1] is another
+
+
+def test_dtypes_and_limits_of_integers() -> None:
+    def f(x: torch.Tensor) -> Any:
+        dtype, limits = np.dtype("float32"), np.iinfo(np.int16)
+        kept = dtype is np.dtype(np.float32), dtype == np.float32, dtype.kind, dtype.itemsize
+        return x * dtype.itemsize + limits.max + np.iinfo("uint8").min, dtype, kept, limits.bits
+
+    wanted = f(torch.ones(2))
+    compiled = magneto.compile(f, backend="eager", fullgraph=True)
+    for _ in range(2):
+        found = compiled(torch.ones(2))
+        assert torch.equal(found[0], wanted[0])
+        assert found[1] is wanted[1]
+        assert found[2:] == wanted[2:]
+
+
+def test_a_dtype_that_a_class_tells_is_not_kept() -> None:
+    class Told:
+        dtype = np.dtype("int8")
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * np.dtype(Told).itemsize
+
+    compiled = magneto.compile(f, backend="eager")
+    assert compiled(torch.ones(1)).tolist() == [1]
+    Told.dtype = np.dtype("int64")
+    assert compiled(torch.ones(1)).tolist() == [8]

@@ -503,3 +503,48 @@ def test_metadata_is_asked_for_again_when_kernels_are_registered() -> None:
     finally:
         library._destroy()
     assert capture() == f(torch.ones(2, 2)) == plain
+
+
+KNOWN = {
+    "an index": lambda x: [x, x + 1, x + 2][torch.as_tensor(2)],
+    "item": lambda x: x + torch.tensor(3).item(),
+    "int": lambda x: x + int(torch.tensor(True)),
+    "float": lambda x: x + float(torch.tensor(3)),
+    "a branch": lambda x: x + 1 if torch.tensor(False) else x - 1,
+    "bool": lambda x: (x, bool(torch.tensor(2)), not torch.tensor(0)),
+    "a range": lambda x: [x + i for i in range(torch.tensor(3))],
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_number_that_a_tensor_was_made_of_is_known(name: str) -> None:
+    function, x = KNOWN[name], torch.ones(2)
+    compiled = magneto.compile(function, backend="eager")
+    for _ in range(2):
+        assert repr(compiled(x)) == repr(function(x))
+    assert len(compiled.entries()) == 1
+    assert not magneto.counters["graph_break"]
+
+
+def _written(x: torch.Tensor) -> Any:
+    t, u, v = torch.tensor(1), torch.tensor(1), torch.tensor(True)
+    t.add_(1)
+    u.view(1)[0] = 2
+    v.logical_not_()
+    return x + int(t), [1, 2, 3][u], bool(v), bool(torch.tensor(True).logical_not())
+
+
+def test_a_tensor_that_was_written_to_has_another_number() -> None:
+    compiled = magneto.compile(_written, backend="eager")
+    for _ in range(2):
+        assert repr(compiled(torch.ones(2))) == repr(_written(torch.ones(2)))
+
+
+def test_a_tensor_without_data_has_no_number() -> None:
+    def function() -> int:
+        return int(torch.tensor(3))
+
+    compiled = magneto.compile(function, backend="eager")
+    assert compiled() == 3
+    with torch.device("meta"), pytest.raises(RuntimeError):
+        compiled()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import operator
 import os
+import sys
 import threading
 
 import pytest
+import torch
 from interp.differential import interpreted
 
+import magneto
 from magneto import _core
 
 in_own_process = pytest.mark.no_leak_hunt("runs in a process of its own")
@@ -500,3 +505,26 @@ print(_core.interpret(lambda: "main goes on"))
     lines = done.stdout.splitlines()
     assert lines[0].startswith("ImportError:")
     assert lines[1] == "main goes on"
+
+
+@pytest.mark.no_leak_hunt("imports a module")
+def test_what_runs_because_a_module_is_imported_is_not_captured(tmp_path, monkeypatch):
+    name = "magneto_test_module_with_functions"
+    (tmp_path / f"{name}.py").write_text(
+        "import torch\ndef double(x):\n    return x * 2\nTABLE = [double(torch.tensor(n)) for n in range(5)]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def f(x):
+        y = x + 1
+        return y + importlib.import_module(name).TABLE[2]
+
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append([node.target for node in module.graph.nodes if node.op == "call_function"])
+        return module.forward
+
+    assert magneto.compile(f, backend=backend)(torch.ones(1)) == 6
+    del sys.modules[name]
+    assert graphs == [[operator.add], [operator.add]]

@@ -68,3 +68,20 @@ def test_the_program_gets_the_error_where_it_asks() -> None:
     expected = f(view)
     assert "no_grad" in expected
     assert magneto.compile(f, backend="eager")(view) == expected
+
+
+def test_one_that_captured_code_makes() -> None:
+    def f(base: Any) -> Any:
+        with torch.no_grad():
+            view = base[0]
+            view.mul_(2)
+        try:
+            return view.is_leaf
+        except RuntimeError as error:
+            return str(error)
+
+    compiled = magneto.compile(f, backend="eager")
+    for needs_grad in (True, False, True):
+        base = torch.ones(2, 3, requires_grad=needs_grad)
+        expected = f(base.detach().clone().requires_grad_(needs_grad))
+        assert compiled(base) == expected

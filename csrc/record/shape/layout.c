@@ -119,12 +119,14 @@ mg_dtype_fits(MgDtype from, MgDtype to)
 double
 mg_scalar_value(MgScalar number)
 {
+    mg_sizes.asked |= number.is_real;
     return number.varies.e == NULL ? number.now : (double)mg_size_value(number.varies);
 }
 
 int
 mg_scalar_is_zero(MgScalar number)
 {
+    mg_sizes.asked |= number.is_real;
     return number.varies.e == NULL ? number.now == 0 : mg_size_is(number.varies, 0);
 }
 

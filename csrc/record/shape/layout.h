@@ -39,6 +39,7 @@ typedef struct {
     MgDtype kind; /* MG_BOOL, MG_I64, MG_F64 or MG_C128 */
     double now;   /* of a real one: its value in the call that is captured. See mg_scalar_value */
     MgDim varies; /* an int that differs from call to call; without an expression for all others */
+    int is_real;  /* a float that differs from call to call */
 } MgScalar;
 
 /* The value, for good. */

@@ -307,7 +307,7 @@ mg_shape_number(PyObject *value, MgScalar *number)
         *number = (MgScalar){.kind = MG_F64, .now = PyFloat_AS_DOUBLE(value)};
     }
     else if (type == &mg_number_types[MG_NUMBER_FLOAT]) { /* kernels check what becomes of other values */
-        *number = (MgScalar){.kind = MG_F64, .now = PyFloat_AS_DOUBLE(((MgNumber *)value)->value)};
+        *number = (MgScalar){.kind = MG_F64, .now = PyFloat_AS_DOUBLE(((MgNumber *)value)->value), .is_real = 1};
     }
     else {
         MG_NEED(type == &PyComplex_Type);
@@ -726,7 +726,7 @@ mg_shape_outcome(MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kw
     MgOutcome *outcome = NULL;
     mg_sizes = (MgSizes){.facts = facts};
     int result = run(call, entry, target, args, kwargs, inputs, state);
-    result = mg_sizes.failed ? MG_ERR : result;
+    result = mg_sizes.failed ? MG_ERR : mg_sizes.asked ? MG_DECLINE : result;
     mg_sizes = (MgSizes){.facts = NULL};
     if (result == MG_FAIL) {
         outcome = mg_outcome_refuse(MG_OUTCOME_RAISES, call->result);
