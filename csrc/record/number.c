@@ -344,8 +344,8 @@ expression_node(MgCapture *capture, const MgExpr *expr)
     PyObject *value = expression_value(capture, expr), *sum = NULL;
     int count = mg_expr_count(expr), constant = count > 0 && expr->terms[0].product == NULL;
     for (int i = 0; value != NULL && i < count; i++) {
-        const MgTerm *term = &expr->terms[(i + constant) % count]; /* the constant comes last */
-        int minus = i > 0 && term->coefficient < 0;
+        const MgTerm *term = &expr->terms[(i + constant) % count];                    /* the constant comes last */
+        int minus = i > 0 && term->coefficient < 0 && term->coefficient != INT64_MIN; /* which has no opposite */
         PyObject *part = term_ref(capture, term->product, minus ? -term->coefficient : term->coefficient, value);
         if (i == 0) {
             sum = part;
@@ -641,10 +641,30 @@ new_float(MgCapture *capture, PyObject *target, PyObject *const *operands, int c
     return (PyObject *)number;
 }
 
+/* 1 if a power is a float at each call, and not complex: the base is not negative, or the exponent is an int. 0 or MG_ERR. */
+static int
+is_real_power(MgCapture *capture, PyObject *base, PyObject *exponent)
+{
+    MgDim dim;
+    if (read_operand(exponent, &dim) ||
+        (PyFloat_CheckExact(exponent) && PyFloat_AS_DOUBLE(exponent) == floor(PyFloat_AS_DOUBLE(exponent)))) {
+        return 1;
+    }
+    if (read_operand(base, &dim)) {
+        return mg_facts_decide(&capture->varying.facts, MG_RELATION_LE, mg_dim(0), dim);
+    }
+    return PyFloat_CheckExact(base) && PyFloat_AS_DOUBLE(base) >= 0;
+}
+
 /* An operator whose result is a float in this call: 1 with the result, 0 if it is no float. */
 static int
 operate_floats(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result)
 {
+    int real = operation == NB_POWER ? is_real_power(capture, left, right) : 1;
+    if (real <= 0) {
+        *result = NULL;
+        return real < 0;
+    }
     PyObject *a = peek(left), *b = a == NULL ? NULL : peek(right);
     PyObject *value = b == NULL ? NULL : operations[operation].function(a, b);
     Py_XDECREF(a);
@@ -675,7 +695,8 @@ mg_number_binary(MgCapture *capture, int operation, PyObject *left, PyObject *ri
         *result = status < 0 ? NULL : mg_number_of(capture, c);
         return 1;
     }
-    if ((!ints || operation == NB_TRUE_DIVIDE) && operate_floats(capture, operation, left, right, result)) {
+    int is_float = !ints || operation == NB_TRUE_DIVIDE || (operation == NB_POWER && b.v < 0);
+    if (is_float && operate_floats(capture, operation, left, right, result)) {
         return 1;
     }
     *result = operations[operation].function == NULL
