@@ -596,6 +596,22 @@ symbol_names(const MgSizeGuards *self, PyObject *(*text_of)(const void *, int), 
     return names;
 }
 
+PyObject *
+mg_size_guards_origins(PyObject *guards)
+{
+    const MgSizeGuards *self = (const MgSizeGuards *)guards;
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && i < self->count; i++) {
+        const Origin *origin = &self->origins[i];
+        PyObject *item = Py_BuildValue("(iii)", origin->source, (int)origin->kind, origin->index);
+        if (item == NULL || PyList_Append(list, item) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
 /* The range of a symbol, or a guard, as a text. New; None for a range that says nothing. */
 static PyObject *
 one_text(const MgSizeGuards *self, PyObject *names, int number)

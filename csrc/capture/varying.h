@@ -63,6 +63,9 @@ int mg_size_guards_hold(PyObject *guards, PyObject *const *registers);
 int mg_size_guards_count(PyObject *guards);
 int mg_size_guards_register(PyObject *guards, int index);
 
+/* Where the values of its symbols are found: a list of (register, MgVaryingKind, dimension). New. */
+PyObject *mg_size_guards_origins(PyObject *guards);
+
 /* What is known of its symbols; borrowed. Guards that are decided on them are checked after mg_size_guards_renew. */
 MgFacts *mg_size_guards_facts(PyObject *guards);
 int mg_size_guards_renew(PyObject *guards); /* MG_OK or MG_ERR */

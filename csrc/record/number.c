@@ -362,6 +362,41 @@ expression_node(MgCapture *capture, const MgExpr *expr)
     return mg_table_set(&capture->varying.nodes, expr, NULL, (void *)((uintptr_t)node + 1)) < 0 ? -1 : node;
 }
 
+/* Makes nodes for the symbols of an expression, and says that they are used. MG_OK or MG_ERR. */
+static int
+bind_symbols(MgCapture *capture, const MgExpr *expr)
+{
+    int status = MG_OK;
+    for (int i = 0; status == MG_OK && i < mg_expr_count(expr); i++) {
+        const MgProduct *product = expr->terms[i].product;
+        for (int k = 0; status == MG_OK && k < mg_product_count(product); k++) {
+            const MgAtom *atom = product->factors[k].atom;
+            if (atom->kind != MG_ATOM_SYMBOL) {
+                status = bind_symbols(capture, atom->left) < 0 ? MG_ERR : bind_symbols(capture, atom->right);
+                continue;
+            }
+            PyObject *ref = atom_ref(capture, atom, NULL);
+            if (ref != NULL) {
+                capture->graph.nodes[((MgRef *)ref)->index].users++;
+            }
+            status = ref == NULL ? MG_ERR : MG_OK;
+            Py_XDECREF(ref);
+        }
+    }
+    return status;
+}
+
+int
+mg_number_bind(MgCapture *capture, const MgMeta *meta)
+{
+    int status = MG_OK;
+    for (int i = 0; status == MG_OK && i < 2 * meta->dim; i++) {
+        PyObject *item = PyTuple_GET_ITEM(i < meta->dim ? meta->sizes : meta->strides, i % meta->dim);
+        status = mg_is_dim_object(item) ? bind_symbols(capture, ((MgDimObject *)item)->dim.e) : MG_OK;
+    }
+    return status;
+}
+
 int
 mg_number_node(MgCapture *capture, PyObject *object)
 {

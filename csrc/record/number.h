@@ -51,6 +51,9 @@ PyObject *mg_number_refer(MgCapture *capture, PyObject *argument);
 /* The node of the recording that has the value of a number. -1 with an exception. */
 int mg_number_node(MgCapture *capture, PyObject *number);
 
+/* Has the graph take the symbols in the sizes and strides of an input, as a backend wants it. MG_OK or MG_ERR. */
+int mg_number_bind(MgCapture *capture, const MgMeta *meta);
+
 /* The source of a number that lies outside as it is; borrowed. NULL for others. */
 MgSource *mg_number_source(MgCapture *capture, PyObject *number);
 

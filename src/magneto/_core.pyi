@@ -190,6 +190,19 @@ class Entry:
     def guards(self) -> list[str]:
         """The guards as texts."""
 
+    def set_inputs(self, nodes: list[int], /) -> None:
+        """Set which of the inputs that it describes the graph takes, and in which order."""
+
+    def size_origins(self) -> list[tuple[str, Any, int, int]]:
+        """Where the values of the symbols are found at a call: source, what that starts from, kind (0 a size, 1 a
+        stride, 2 an int), dimension."""
+
+    def size_guards(self) -> list[tuple[str, Any, Any]]:
+        """What was decided on the symbols: relation, tree, tree."""
+
+    def renew_sizes(self) -> None:
+        """Have what was decided since it was captured checked too."""
+
     def describe(self) -> tuple[list[tuple[Any, ...]], list[int], list[Any]]:
         """The graph: its nodes, the numbers of those that it returns, and the tensors that its inputs stood for.
 
