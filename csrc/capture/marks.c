@@ -97,41 +97,83 @@ mg_marks_outside(MgCapture *capture, int64_t value, MgRange range)
     return raise_violation(capture, text);
 }
 
+/* A guard on one size as a text, by the name of the size. New. */
+static PyObject *
+guard_text(const MgFacts *facts, const MgSizeGuard *guard, int symbol, PyObject *name)
+{
+    static const char *const relations[] = {
+        [MG_RELATION_EQ] = "==", [MG_RELATION_NE] = "!=", [MG_RELATION_LT] = "<", [MG_RELATION_LE] = "<="};
+    PyObject *names = PyList_New(facts->symbol_count);
+    for (int i = 0; names != NULL && i < facts->symbol_count; i++) {
+        PyList_SET_ITEM(names, i, Py_NewRef(i == symbol ? name : Py_None));
+    }
+    const MgExpr *left = mg_dim_expr(guard->left), *right = mg_dim_expr(guard->right);
+    PyObject *a = names == NULL || left == NULL ? NULL : mg_expr_text(left, names);
+    PyObject *b = a == NULL || right == NULL ? NULL : mg_expr_text(right, names);
+    PyObject *text = b == NULL ? NULL : PyUnicode_FromFormat("%U %s %U.", a, relations[guard->relation], b);
+    Py_XDECREF(names);
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return text;
+}
+
+/* The guard that a marked size with bounds must not have, as a text: any that is about it alone. New; NULL without an exception
+ * if there is none. */
+static PyObject *
+narrowing_text(const MgFacts *facts, int symbol, MgRange range, PyObject *name)
+{
+    MgRange given = facts->symbols[symbol].given;
+    if (range.low > given.low || range.high < given.high) {
+        return PyUnicode_FromFormat("%lld <= %U and %U <= %lld", (long long)range.low, name, name,
+                                    (long long)range.high);
+    }
+    for (int i = 0; i < facts->guard_count; i++) {
+        if (mg_facts_symbol_of(&facts->guards[i]) == symbol) {
+            return guard_text(facts, &facts->guards[i], symbol, name);
+        }
+    }
+    return NULL;
+}
+
 /* What is wrong with a marked size, as a text; NULL without an exception if nothing is. */
 static PyObject *
 violation_text(const MgCapture *capture, int symbol)
 {
     const MgVarying *origin = &capture->varying.origins[symbol];
-    const MgSizeSymbol *known = &capture->varying.facts.symbols[symbol];
+    const MgFacts *facts = &capture->varying.facts;
     MgDim dim;
-    if (!origin->is_marked || !mg_dim_symbol(symbol, capture->varying.facts.hints[symbol], &dim)) {
-        return NULL;
-    }
-    MgRange range = mg_facts_range(&capture->varying.facts, dim);
-    int is_constant = mg_facts_simplify(&capture->varying.facts, dim).e == NULL || range.low == range.high;
-    int is_narrow = origin->is_ranged && (range.low > known->given.low || range.high < known->given.high);
-    if (!is_constant && !is_narrow) {
+    if (!origin->is_marked || !mg_dim_symbol(symbol, facts->hints[symbol], &dim)) {
         return NULL;
     }
     PyObject *base = mg_source_text(origin->source);
     PyObject *name = base == NULL ? NULL : PyUnicode_FromFormat("%U.size()[%d]", base, origin->index);
     Py_XDECREF(base);
+    if (name == NULL) {
+        return NULL;
+    }
+    MgRange range = mg_facts_range(facts, dim), given = facts->symbols[symbol].given;
+    int is_constant = mg_facts_simplify(facts, dim).e == NULL || range.low == range.high;
+    PyObject *guard = is_constant || !origin->is_ranged ? NULL : narrowing_text(facts, symbol, range, name);
+    PyObject *bounds =
+        guard == NULL   ? NULL
+        : given.low > 2 ? PyUnicode_FromFormat("%lld <= %U <= %lld", (long long)given.low, name, (long long)given.high)
+                        : PyUnicode_FromFormat("%U <= %lld", name, (long long)given.high);
     PyObject *text =
-        name == NULL ? NULL
-        : is_constant
+        is_constant
             ? PyUnicode_FromFormat(
                   "Constraints violated (%U)! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
                   "  - You marked %U as dynamic but your code specialized it to be a constant (%lld). If you're using "
                   "mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, replace it "
                   "with either Dim.STATIC or Dim.AUTO.",
                   name, name, (long long)dim.v)
-            : PyUnicode_FromFormat(
-                  "Constraints violated (%U)! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
-                  "  - Not all values of %U = %U in the specified range %lld <= %U <= %lld satisfy the generated guard "
-                  "%lld <= %U and %U <= %lld",
-                  name, name, name, (long long)known->given.low, name, (long long)known->given.high,
-                  (long long)range.low, name, name, (long long)range.high);
-    Py_XDECREF(name);
+        : bounds != NULL ? PyUnicode_FromFormat(
+                               "Constraints violated (%U)! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
+                               "  - Not all values of %U = %U in the specified range %U satisfy the generated guard %U",
+                               name, name, name, bounds, guard)
+                         : NULL;
+    Py_XDECREF(bounds);
+    Py_XDECREF(guard);
+    Py_DECREF(name);
     return text;
 }
 

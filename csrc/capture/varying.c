@@ -13,6 +13,7 @@
 #include "capture/place.h"
 #include "ir/dimobject.h"
 #include "size/program.h"
+#include "size/terms.h"
 #include "torch/kinds.h"
 
 #include <math.h>
@@ -165,6 +166,13 @@ item_of(const MgVaryings *varying, const MgSource *source, int dim, const int64_
 
 /* ---- symbols ---- */
 
+/* MgFacts.where of a capture. */
+static int
+place_of_guard(void *capture)
+{
+    return mg_place_now(capture);
+}
+
 /* A new symbol for something that is found at a source. 1, 0 if there are too many, or MG_ERR. */
 static int
 new_symbol(MgCapture *capture, MgVarying origin, int64_t hint, MgRange range, MgDim *dim)
@@ -178,6 +186,8 @@ new_symbol(MgCapture *capture, MgVarying origin, int64_t hint, MgRange range, Mg
     }
     varying->is_used = 1;
     origin.place = mg_place_now(capture);
+    varying->facts.where = place_of_guard;
+    varying->facts.context = capture;
     varying->origins[varying->facts.symbol_count] = origin;
     return mg_facts_symbol(&varying->facts, hint, range, dim);
 }
@@ -434,6 +444,7 @@ typedef struct {
     int source; /* the register */
     MgVaryingKind kind;
     int index;
+    int place; /* the line that read it, in MgProgram.places */
 } Origin;
 
 typedef struct {
@@ -485,13 +496,14 @@ mg_varying_guard(MgCapture *capture)
     MgSource *last = varying->origins[0].source;
     for (int i = 0; guards->program != NULL && i < count; i++) {
         const MgVarying *origin = &varying->origins[i];
-        guards->origins[i] = (Origin){origin->source->id, origin->kind, origin->index};
+        guards->origins[i] = (Origin){origin->source->id, origin->kind, origin->index, origin->place};
         last = origin->source->id > last->id ? origin->source : last;
     }
     int status = MG_ERR;
     if (guards->program != NULL) {
         status = mg_capture_guard(capture, MG_GUARD_SIZES, last, (PyObject *)guards);
         guards->facts = varying->facts; /* the capture has no more use for them */
+        guards->facts.where = NULL;
         varying->facts = (MgFacts){0};
     }
     else if (!PyErr_Occurred()) {
@@ -636,6 +648,69 @@ one_text(const MgSizeGuards *self, PyObject *names, int number)
     return text;
 }
 
+/* Notes the symbols in an expression: `seen` has a byte for each. */
+static void
+find_symbols(const MgExpr *expr, uint8_t *seen, int level)
+{
+    for (int i = 0; expr != NULL && level < MG_MOST_LEVELS && i < mg_expr_count(expr); i++) {
+        const MgProduct *product = expr->terms[i].product;
+        for (int k = 0; k < mg_product_count(product); k++) {
+            const MgAtom *atom = product->factors[k].atom;
+            if (atom->kind == MG_ATOM_SYMBOL) {
+                seen[atom->symbol] = 1;
+            }
+            else {
+                find_symbols(atom->left, seen, level + 1);
+                find_symbols(atom->right, seen, level + 1);
+            }
+        }
+    }
+}
+
+/* What fails, and which values it has: "x.size()[0] == 4, but it is 5". New. */
+static PyObject *
+failure_text(const MgSizeGuards *self, PyObject *names, int number, const int64_t *values)
+{
+    PyObject *text = one_text(self, names, number);
+    uint8_t seen[MOST_SYMBOLS] = {0};
+    int count = 0, shown = 0;
+    if (number < self->count) {
+        seen[number] = 1;
+    }
+    else {
+        const MgSizeGuard *guard = &self->facts.guards[number - self->count];
+        find_symbols(guard->left.e, seen, 0);
+        find_symbols(guard->right.e, seen, 0);
+    }
+    for (int i = 0; i < self->count; i++) {
+        count += seen[i];
+    }
+    for (int i = 0; text != NULL && i < self->count && shown < 4; i++) {
+        if (!seen[i]) {
+            continue;
+        }
+        PyObject *name = PyList_GET_ITEM(names, i);
+        int is_it = count == 1 && PyUnicode_Tailmatch(text, name, 0, PY_SSIZE_T_MAX, -1) == 1;
+        Py_SETREF(text, number < self->count || is_it
+                            ? PyUnicode_FromFormat("%U, but it is %lld", text, (long long)values[i])
+                            : PyUnicode_FromFormat("%U%s%U is %lld", text, shown == 0 ? ", but " : " and ", name,
+                                                   (long long)values[i]));
+        shown++;
+    }
+    return text;
+}
+
+int
+mg_size_guards_place(PyObject *guards, PyObject *const *registers)
+{
+    const MgSizeGuards *self = (const MgSizeGuards *)guards;
+    int64_t values[MOST_SYMBOLS];
+    int failed = find_failure(self, registers, values);
+    return failed < 0             ? -1
+           : failed < self->count ? self->origins[failed].place
+                                  : self->facts.guards[failed - self->count].place;
+}
+
 PyObject *
 mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*text_of)(const void *, int),
                     const void *context)
@@ -645,7 +720,7 @@ mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*te
     int failed = registers == NULL ? -1 : find_failure(self, registers, values);
     PyObject *names = symbol_names(self, text_of, context);
     if (names == NULL || failed >= 0) {
-        PyObject *text = names == NULL ? NULL : one_text(self, names, failed);
+        PyObject *text = names == NULL ? NULL : failure_text(self, names, failed, values);
         Py_XDECREF(names);
         return text;
     }

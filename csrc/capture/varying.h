@@ -70,6 +70,9 @@ PyObject *mg_size_guards_origins(PyObject *guards);
 MgFacts *mg_size_guards_facts(PyObject *guards);
 int mg_size_guards_renew(PyObject *guards); /* MG_OK or MG_ERR */
 
+/* The number of the place in the program that asked for what fails; -1 if it is not known. */
+int mg_size_guards_place(PyObject *guards, PyObject *const *registers);
+
 /* What fails, as a text, or all of it if the registers are NULL. `text_of` returns the text of a register's source. New. */
 PyObject *mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*text_of)(const void *, int),
                               const void *context);

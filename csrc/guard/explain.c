@@ -480,10 +480,14 @@ argument_of(const MgProgram *program, int source)
 
 /* A text with the line that asked for a check. `text` is stolen, and may be NULL with an exception. New; may run any code. */
 static PyObject *
-with_place(const MgProgram *program, int check, PyObject *text)
+with_place(const MgProgram *program, int check, PyObject *const *registers, PyObject *text)
 {
     static PyObject *kind; /* strong: magneto._stack.FailedGuard */
     int place = text == NULL ? -1 : program->checks[check].place;
+    if (place >= 0 && program->checks[check].kind == MG_GUARD_SIZES) {
+        int own = mg_size_guards_place(program->checks[check].expected, registers);
+        place = own >= 0 ? own : place;
+    }
     if (kind == NULL && text != NULL) {
         kind = mg_aside_find("magneto._stack", "FailedGuard");
     }
@@ -509,7 +513,7 @@ mg_guard_explain(MgProgram *program, PyObject *const *arguments)
     int failed = -1;
     int good = registers == NULL ? -1 : mg_guard_run_all(program, arguments, registers, &failed);
     if (good == 0) {
-        text = with_place(program, failed, reason_text(program, failed, registers));
+        text = with_place(program, failed, registers, reason_text(program, failed, registers));
     }
     else if (good == 1 && mg_guard_same_state(program) == 0) {
         PyObject *now = mg_state_read();

@@ -35,7 +35,15 @@ new_number(MgCapture *capture, MgNumberKind kind)
 PyObject *
 mg_number_of(MgCapture *capture, MgDim dim)
 {
-    dim = dim.e == NULL ? dim : mg_facts_simplify(&capture->varying.facts, dim);
+    MgFacts *facts = &capture->varying.facts;
+    int64_t value = dim.v;
+    dim = dim.e == NULL ? dim : mg_facts_simplify(facts, dim);
+    if (dim.e != NULL && !mg_expr_eval(dim.e, facts->hints, &value)) { /* -n - 1 overflows on the way, ~n does not */
+        if (mg_facts_specialize_symbols(facts, dim.e) < 0) {
+            return NULL;
+        }
+        dim.e = NULL;
+    }
     if (dim.e == NULL) {
         return PyLong_FromLongLong(dim.v);
     }

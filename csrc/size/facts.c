@@ -512,6 +512,34 @@ has_symbol(const MgExpr *expr, int64_t symbol, int depth)
     return 0;
 }
 
+/* The only symbol of an expression, given that `found` is the one of another part, -1 for none; -2 if there are several. */
+static int
+only_symbol(const MgExpr *expr, int found, int depth)
+{
+    for (int i = 0; expr != NULL && found != -2 && i < mg_expr_count(expr); i++) {
+        const MgProduct *product = expr->terms[i].product;
+        for (int k = 0; found != -2 && k < mg_product_count(product); k++) {
+            const MgAtom *atom = product->factors[k].atom;
+            if (atom->kind == MG_ATOM_SYMBOL) {
+                found = found == -1 || found == (int)atom->symbol ? (int)atom->symbol : -2;
+            }
+            else {
+                found = depth == 0 ? -2 : only_symbol(atom->left, found, depth - 1);
+                found = found == -2 ? found : only_symbol(atom->right, found, depth - 1);
+            }
+        }
+    }
+    return found;
+}
+
+int
+mg_facts_symbol_of(const MgSizeGuard *guard)
+{
+    int found = only_symbol(guard->left.e, -1, MOST_DEPTH);
+    found = found == -2 ? found : only_symbol(guard->right.e, found, MOST_DEPTH);
+    return found == -2 ? -1 : found;
+}
+
 /* scale * p + constant is at least `low`, or with `sign` -1 at most: what that says of p is noted. MG_OK or MG_ERR. */
 static int
 note_end(MgFacts *facts, const Normal *normal, int64_t end, int sign)
@@ -607,7 +635,7 @@ mg_facts_decide(MgFacts *facts, MgRelation relation, MgDim a, MgDim b)
         return known;
     }
     int result = holds(relation, a.v, b.v);
-    MgSizeGuard guard = {relation, a, b};
+    MgSizeGuard guard = {relation, a, b, facts->where == NULL ? -1 : facts->where(facts->context)};
     if (!result) { /* its opposite */
         static const MgRelation opposites[] = {MG_RELATION_NE, MG_RELATION_EQ, MG_RELATION_LE, MG_RELATION_LT};
         guard.relation = opposites[relation];
@@ -631,4 +659,32 @@ mg_facts_specialize(MgFacts *facts, MgDim dim)
     int equal = mg_facts_decide(facts, MG_RELATION_EQ, dim, mg_dim(dim.v));
     assert(equal != 0);
     return equal < 0 ? MG_ERR : MG_OK;
+}
+
+static int
+specialize_symbols(MgFacts *facts, const MgExpr *expr, int depth)
+{
+    int status = MG_OK;
+    for (int i = 0; depth > 0 && status == MG_OK && i < mg_expr_count(expr); i++) {
+        const MgProduct *product = expr->terms[i].product;
+        for (int k = 0; status == MG_OK && k < mg_product_count(product); k++) {
+            const MgAtom *atom = product->factors[k].atom;
+            MgDim dim;
+            if (atom->kind == MG_ATOM_SYMBOL) {
+                int good = mg_dim_symbol((int)atom->symbol, facts->hints[atom->symbol], &dim);
+                status = good ? mg_facts_specialize(facts, dim) : MG_OK;
+            }
+            else {
+                status = specialize_symbols(facts, atom->left, depth - 1);
+                status = status < 0 ? status : specialize_symbols(facts, atom->right, depth - 1);
+            }
+        }
+    }
+    return status;
+}
+
+int
+mg_facts_specialize_symbols(MgFacts *facts, const MgExpr *expr)
+{
+    return specialize_symbols(facts, expr, MOST_DEPTH);
 }

@@ -13,6 +13,7 @@ typedef enum { MG_RELATION_EQ, MG_RELATION_NE, MG_RELATION_LT, MG_RELATION_LE } 
 typedef struct {
     MgRelation relation;
     MgDim left, right;
+    int place; /* what MgFacts.where returned when it was noted, or -1 */
 } MgSizeGuard;
 
 /* `low` and `high` are bounds that are reached at most; INT64_MIN and INT64_MAX are none. */
@@ -33,11 +34,13 @@ typedef struct {
 } MgSizeBound;
 
 typedef struct {
-    MgSizeSymbol *symbols; /* owned */
-    int64_t *hints;        /* owned: of the symbols */
-    MgSizeBound *bounds;   /* owned */
-    MgSizeBound *holes;    /* owned: values (low) that an expression does not have */
-    MgSizeGuard *guards;   /* owned */
+    MgSizeSymbol *symbols;       /* owned */
+    int64_t *hints;              /* owned: of the symbols */
+    MgSizeBound *bounds;         /* owned */
+    MgSizeBound *holes;          /* owned: values (low) that an expression does not have */
+    MgSizeGuard *guards;         /* owned */
+    int (*where)(void *context); /* the number of the place in the program that asks for a guard, or -1; or NULL */
+    void *context;               /* borrowed */
     int symbol_count, symbol_room, hint_room, bound_count, bound_room, hole_count, hole_room, guard_count, guard_room;
 } MgFacts;
 
@@ -52,6 +55,9 @@ int mg_facts_decide(MgFacts *facts, MgRelation relation, MgDim a, MgDim b);
 /* The same without a guard: 1 if it is known to hold, 0 if it is known not to, 2 if neither. */
 int mg_facts_know(const MgFacts *facts, MgRelation relation, MgDim a, MgDim b);
 
+/* The one symbol that a guard is about; -1 if there are several. */
+int mg_facts_symbol_of(const MgSizeGuard *guard);
+
 /* A size with all symbols replaced that are known to equal something else. */
 MgDim mg_facts_simplify(const MgFacts *facts, MgDim dim);
 
@@ -60,5 +66,8 @@ MgRange mg_facts_range(const MgFacts *facts, MgDim dim);
 
 /* Takes the value of a size for good: a guard that it is the same. MG_OK or MG_ERR. */
 int mg_facts_specialize(MgFacts *facts, MgDim dim);
+
+/* The same for each symbol of an expression that can't be computed: in it something overflows. MG_OK or MG_ERR. */
+int mg_facts_specialize_symbols(MgFacts *facts, const MgExpr *expr);
 
 #endif

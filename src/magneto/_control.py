@@ -406,7 +406,9 @@ def note_shapes_spec() -> None:
     global _noted
     if not _noted:
         _noted = True
-        _log.warning("shapes_spec has no effect yet: sizes become symbols when they vary, or as dynamic= and marks say.")
+        _log.warning(
+            "shapes_spec has no effect yet: sizes become symbols when they vary, or as dynamic= and marks say."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
