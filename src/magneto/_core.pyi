@@ -57,7 +57,7 @@ def size(symbols: list[tuple[int, int | None, int | None]], expression: Any, /) 
     """A size as metadata and recorded arguments hold it; for tests."""
 
 def size_symbol(owner: Entry | None, number: int, /) -> tuple[int, int | None, int | None]:
-    """Of a symbol of an entry, or of the capture that is under way: its value, and the range that it has in any call."""
+    """Of a symbol of an entry, or of the capture that is under way: its value, and the range that it always has."""
 
 def size_of(owner: Entry | None, tree: Any, /) -> int | Dim | None:
     """The size that a tree over the symbols of the owner says; `None` if that is too hard."""
