@@ -1,8 +1,8 @@
-"""Dynamic shapes against torch.compile: what does the capture cost that makes a model symbolic, and a call with other sizes?
+"""Dynamic shapes against torch.compile: the capture that makes a model symbolic, and the calls with other sizes.
 
-A model is called with one shape, then with another: that second call is captured with symbols in place of the sizes that
-differ. What is shown is the time of that call, less a later call with the same shape, in turns with torch.compile; then calls
-with two more shapes, for which nothing may be captured. Times are processor times of the calling thread.
+A model is called with one shape, then with another: that second call is captured with symbols in place of the sizes
+that differ. What is shown is the time of that call, less a later call with the same shape, in turns with torch.compile;
+then calls with two more shapes, for which nothing may be captured. Times are processor times of the calling thread.
 
 --backend B   "eager" (the default), or "python": a backend that returns the forward of the module that it is given
 --calls       what guards cost per call, with static sizes and with symbols
@@ -87,7 +87,8 @@ def captures(options: argparse.Namespace) -> None:
     """The table of captures."""
     backend = python_backend if options.backend == "python" else options.backend
     print(
-        f"\ncapture with symbols, backend {options.backend}\n{'case':26}{'torch.compile':>16}{'magneto':>12}{'ratio':>8}"
+        f"\ncapture with symbols, backend {options.backend}\n"
+        f"{'case':26}{'torch.compile':>16}{'magneto':>12}{'ratio':>8}"
     )
     ratios = []
     for name in options.models:

@@ -68,15 +68,16 @@ guard_values(MgEntry *entry)
     return MG_OK;
 }
 
-/* Returns the graph of a new entry to the backend. MG_OK or MG_ERR. */
+/* Returns the graph of a new entry to the backend. MG_OK, MG_ERR, or MG_BREAK if it can't do with sizes that vary. */
 static int
 compile_entry(MgCompiled *self, MgEntry *entry)
 {
     PyObject *compiled = Py_NewRef(Py_None);
     if (self->compile != Py_None && entry->node_count > entry->input_count) {
         Py_SETREF(compiled, PyObject_CallOneArg(self->compile, (PyObject *)entry));
-        if (compiled == NULL) {
-            return MG_ERR;
+        if (compiled == NULL || compiled == Py_NotImplemented) {
+            Py_XDECREF(compiled);
+            return compiled == NULL ? MG_ERR : MG_BREAK;
         }
     }
     if (compiled == Py_None && entry->symbols != NULL && entry->node_count > 0) { /* our replay makes no checks */
@@ -123,9 +124,6 @@ take_lattice(MgCompiled *self, const MgSubject *subject, MgCapture *capture)
     }
     if (subject->is_again) {
         capture->varying.lattice = (MgLattice *)Py_XNewRef((PyObject *)subject->frozen);
-        return MG_OK;
-    }
-    if (self->compile != Py_None) {
         return MG_OK;
     }
     if (self->lattice == NULL && (self->lattice = (PyObject *)mg_lattice_new()) == NULL) {
@@ -445,8 +443,16 @@ capture_compiled(MgCompiled *self, const MgSubject *subject)
         }
         Py_DECREF(told);
     }
-    if (compile_entry(self, entry) < 0) {
+    status = compile_entry(self, entry);
+    if (status != MG_OK) {
         Py_CLEAR(entry);
+    }
+    if (status == MG_BREAK) {
+        self->captures--;
+        MgSubject fixed = *subject;
+        fixed.is_again = 1;
+        fixed.frozen = NULL;
+        return capture_compiled(self, &fixed);
     }
     return entry;
 }

@@ -4,6 +4,7 @@
 
 #include "cpython/cpython311.h"
 #include "ir/node.h"
+#include "ir/path.h"
 #include "ir/source.h"
 #include "ir/twin.h"
 #include "size/facts.h"

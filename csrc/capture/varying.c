@@ -18,6 +18,7 @@
 
 #include <math.h>
 
+enum { RANKS = -3 }; /* in place of the number of dimensions: an item for what ranks were met */
 enum { MOST_DIMS = 8, MOST_ITEMS = 4096, MOST_SYMBOLS = 512 };
 
 int mg_varying_no_ints, mg_varying_no_floats, mg_varying_ignore_marks;
@@ -160,6 +161,21 @@ item_of(const MgVaryings *varying, const MgSource *source, int dim, const int64_
             memcpy(item->strides, strides, sizeof(int64_t) * (size_t)count);
         }
         lattice->count++;
+    }
+    return item;
+}
+
+/* The item for a tensor. Where tensors of another rank were met before, all sizes of one of this rank vary, as for TorchDynamo.
+ * NULL as in item_of. */
+static Item *
+tensor_item(const MgVaryings *varying, const MgSource *source, int dim, const int64_t *sizes, const int64_t *strides)
+{
+    int64_t rank = dim;
+    Item *ranks = item_of(varying, source, RANKS, &rank, NULL);
+    int is_other = ranks != NULL && ranks->sizes[0] != rank, before = varying->lattice->count;
+    Item *item = ranks == NULL ? NULL : item_of(varying, source, dim, sizes, strides);
+    if (item != NULL && is_other && varying->lattice->count > before) { /* it is new */
+        item->varying_sizes = (1u << dim) - 1;
     }
     return item;
 }
@@ -324,7 +340,7 @@ mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *
         return meta;
     }
     MgMarks marks;
-    Item *item = item_of(&capture->varying, source, meta->dim, values[0], values[1]);
+    Item *item = tensor_item(&capture->varying, source, meta->dim, values[0], values[1]);
     int status = item == NULL && PyErr_Occurred() ? MG_ERR : mg_marks_read(tensor, &marks);
     MgDim sizes[MOST_DIMS], strides[MOST_DIMS];
     if (item == NULL && status >= 0) {
@@ -606,6 +622,22 @@ symbol_names(const MgSizeGuards *self, PyObject *(*text_of)(const void *, int), 
         Py_XDECREF(name);
     }
     return names;
+}
+
+PyObject *
+mg_size_guards_origins(PyObject *guards)
+{
+    const MgSizeGuards *self = (const MgSizeGuards *)guards;
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && i < self->count; i++) {
+        const Origin *origin = &self->origins[i];
+        PyObject *item = Py_BuildValue("(iii)", origin->source, (int)origin->kind, origin->index);
+        if (item == NULL || PyList_Append(list, item) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(item);
+    }
+    return list;
 }
 
 /* The range of a symbol, or a guard, as a text. New; None for a range that says nothing. */

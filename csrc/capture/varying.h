@@ -63,12 +63,15 @@ int mg_size_guards_hold(PyObject *guards, PyObject *const *registers);
 int mg_size_guards_count(PyObject *guards);
 int mg_size_guards_register(PyObject *guards, int index);
 
-/* The number of the place in the program that asked for what fails; -1 if it is not known. */
-int mg_size_guards_place(PyObject *guards, PyObject *const *registers);
+/* Where the values of its symbols are found: a list of (register, MgVaryingKind, dimension). New. */
+PyObject *mg_size_guards_origins(PyObject *guards);
 
 /* What is known of its symbols; borrowed. Guards that are decided on them are checked after mg_size_guards_renew. */
 MgFacts *mg_size_guards_facts(PyObject *guards);
 int mg_size_guards_renew(PyObject *guards); /* MG_OK or MG_ERR */
+
+/* The number of the place in the program that asked for what fails; -1 if it is not known. */
+int mg_size_guards_place(PyObject *guards, PyObject *const *registers);
 
 /* What fails, as a text, or all of it if the registers are NULL. `text_of` returns the text of a register's source. New. */
 PyObject *mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*text_of)(const void *, int),

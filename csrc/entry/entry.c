@@ -6,10 +6,12 @@
 #include "entry/entry.h"
 
 #include "base/reserve.h"
+#include "capture/varying.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
 #include "entry/replay.h"
 #include "guard/fast.h"
+#include "size/tree.h"
 #include "torch/state.h"
 
 #include <structmember.h>
@@ -244,6 +246,16 @@ release_casts(int *reserve)
 
 /* ---- the graph for others ---- */
 
+/* What the source of a register starts from: borrowed, or NULL. */
+static PyObject *
+root_of(const MgEntry *entry, int step)
+{
+    while (entry->guards.steps[step].base >= 0) {
+        step = entry->guards.steps[step].base;
+    }
+    return entry->guards.steps[step].source.key;
+}
+
 PyObject *
 mg_entry_describe(MgEntry *entry)
 {
@@ -252,19 +264,16 @@ mg_entry_describe(MgEntry *entry)
     if (nodes == NULL || outputs == NULL || inputs == NULL) {
         goto done;
     }
-    for (int i = 0, input = 0; i < entry->node_count; i++) {
+    for (int k = 0; k < entry->input_count + entry->node_count; k++) { /* the inputs come first, in their order */
+        int is_input = k < entry->input_count, i = is_input ? entry->input_nodes[k] : k - entry->input_count;
         MgNode *node = &entry->nodes[i];
         PyObject *text = NULL, *root = Py_None;
-        if (mg_entry_is_unused(node)) {
+        if (!is_input && (node->kind == MG_NODE_INPUT || mg_entry_is_unused(node))) {
             continue;
         }
-        if (node->kind == MG_NODE_INPUT) {
-            int step = entry->inputs[input++];
-            text = mg_guard_source_text(&entry->guards, step);
-            while (entry->guards.steps[step].base >= 0) {
-                step = entry->guards.steps[step].base;
-            }
-            root = entry->guards.steps[step].source.key;
+        if (is_input) {
+            text = mg_guard_source_text(&entry->guards, entry->inputs[k]);
+            root = root_of(entry, entry->inputs[k]);
             if (text == NULL || PyList_Append(inputs, node->real == NULL ? Py_None : node->real) < 0) {
                 Py_XDECREF(text);
                 goto done;
@@ -747,6 +756,93 @@ entry_questions(MgEntry *self, PyObject *unused)
 }
 
 static PyObject *
+entry_set_inputs(MgEntry *self, PyObject *nodes)
+{
+    Py_ssize_t count = PyList_Check(nodes) ? PyList_GET_SIZE(nodes) : -1;
+    int *inputs = PyMem_Calloc((size_t)self->node_count + 1, sizeof(int));
+    int *input_nodes = PyMem_Calloc((size_t)self->node_count + 1, sizeof(int));
+    int good =
+        count >= 0 && count <= self->input_count && self->storages.count == 0 && inputs != NULL && input_nodes != NULL;
+    for (Py_ssize_t i = 0; good && i < count; i++) {
+        int at = 0;
+        long node = PyLong_AsLong(PyList_GET_ITEM(nodes, i));
+        while (at < self->input_count && self->input_nodes[at] != node) {
+            at++;
+        }
+        good = at < self->input_count;
+        inputs[i] = good ? self->inputs[at] : 0;
+        input_nodes[i] = (int)node;
+    }
+    if (!good) {
+        PyMem_Free(inputs);
+        PyMem_Free(input_nodes);
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_ValueError, "these are no inputs of the graph");
+        }
+        return NULL;
+    }
+    PyMem_Free(self->inputs);
+    PyMem_Free(self->input_nodes);
+    self->inputs = inputs;
+    self->input_nodes = input_nodes;
+    self->input_count = (int)count;
+    self->guards.inputs = inputs;
+    self->guards.input_count = (int)count;
+    Py_RETURN_NONE;
+}
+
+/* Where the symbols are found: (text, what the source starts from, kind, dimension). */
+static PyObject *
+entry_size_origins(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *guards = mg_guard_sizes(&self->guards),
+             *list = guards == NULL ? PyList_New(0) : mg_size_guards_origins(guards);
+    for (Py_ssize_t i = 0; list != NULL && i < PyList_GET_SIZE(list); i++) {
+        int step, kind, dim;
+        PyObject *item = NULL;
+        if (PyArg_ParseTuple(PyList_GET_ITEM(list, i), "iii", &step, &kind, &dim)) {
+            PyObject *text = mg_guard_source_text(&self->guards, step), *root = root_of(self, step);
+            item = text == NULL ? NULL : Py_BuildValue("(NOii)", text, root == NULL ? Py_None : root, kind, dim);
+        }
+        if (item == NULL || PyList_SetItem(list, i, item) < 0) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static PyObject *
+entry_size_guards(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *guards = mg_guard_sizes(&self->guards), *list = PyList_New(0);
+    const MgFacts *facts = guards == NULL ? NULL : mg_size_guards_facts(guards);
+    for (int i = 0; facts != NULL && list != NULL && i < facts->guard_count; i++) {
+        const MgSizeGuard *guard = &facts->guards[i];
+        const MgExpr *left = mg_dim_expr(guard->left), *right = mg_dim_expr(guard->right);
+        PyObject *a = left == NULL ? PyErr_NoMemory() : mg_tree_of(left);
+        PyObject *b = a == NULL ? NULL : right == NULL ? PyErr_NoMemory() : mg_tree_of(right);
+        PyObject *item = b == NULL ? NULL : Py_BuildValue("(sOO)", mg_relation_name(guard->relation), a, b);
+        Py_XDECREF(a);
+        Py_XDECREF(b);
+        if (item == NULL || PyList_Append(list, item) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyObject *
+entry_renew_sizes(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *guards = mg_guard_sizes(&self->guards);
+    return guards != NULL && mg_size_guards_renew(guards) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
 entry_keep_apart(MgEntry *self, PyObject *args)
 {
     PyObject *written, *groups;
@@ -814,6 +910,14 @@ static PyMethodDef entry_methods[] = {
      "Have it used only if inputs that are written to share storages with those of their own group alone."},
     {"source", (PyCFunction)entry_source, METH_O, "A source as text, by its number."},
     {"guards", (PyCFunction)entry_guards, METH_NOARGS, "The guards as a list of texts."},
+    {"set_inputs", (PyCFunction)entry_set_inputs, METH_O,
+     "Set which of the inputs that it describes the graph takes, and in which order: a list of their nodes."},
+    {"size_origins", (PyCFunction)entry_size_origins, METH_NOARGS,
+     "Where the values of the symbols are found at a call: (source, what it starts from, kind, dimension)."},
+    {"size_guards", (PyCFunction)entry_size_guards, METH_NOARGS,
+     "What was decided on the symbols: (relation, tree, tree)."},
+    {"renew_sizes", (PyCFunction)entry_renew_sizes, METH_NOARGS,
+     "Have what was decided since it was captured checked too."},
     {"describe", (PyCFunction)entry_describe, METH_NOARGS, "The graph as (nodes, outputs, inputs)."},
     {NULL, NULL, 0, NULL},
 };

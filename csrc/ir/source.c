@@ -6,6 +6,7 @@
 #include "cpython/cpython311.h"
 
 #include "cpython/shadow.h"
+#include "ir/path.h"
 #include "ir/source.h"
 #include "ir/text.h"
 #include "torch/torchabi.h"

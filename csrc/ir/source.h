@@ -60,18 +60,6 @@ PyObject *mg_source_load(const MgSource *source, PyObject *base, PyObject *const
 /* Where a class or function holds a name of it, as in MG_SOURCE_NAME; NULL if it holds none. */
 PyObject **mg_source_name_slot(PyObject *base, Py_ssize_t index);
 
-/* Some sources, by numbers that are the same in each capture: what mg_source_path returns. */
-typedef struct {
-    uint64_t items[16];
-    int count;
-} MgPaths;
-
-/* A number for a source that follows from its description alone, given that of its base. */
-uint64_t mg_source_path(const MgSource *source, uint64_t base);
-
-int mg_paths_have(const MgPaths *paths, uint64_t path);
-void mg_paths_add(MgPaths *paths, uint64_t path); /* the oldest makes room */
-
 /* Says how a constant, or what a cell that is one holds, shows in texts, unless that has been said. `text` is stolen, and may be NULL with an exception. */
 int mg_source_note(MgSource *source, PyObject *text);
 

@@ -71,7 +71,6 @@ PyObject *mg_twin_new(MgMeta *meta, uint64_t capture);
 PyObject *mg_twin_fake(const MgTwin *twin);
 /* Makes a new twin a view of what `other` is a view of. */
 void mg_twin_join(MgTwin *twin, MgTwin *other);
-
 /* Metadata of an outside tensor. New. NULL without an exception if it has no plain strides, or torch refuses to tell. */
 MgMeta *mg_meta_of_tensor(PyObject *tensor);
 /* Metadata from its parts; sizes and strides are sequences of ints and MgDimObjects, or with a FakeTensor also of symbols. New. */

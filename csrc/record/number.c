@@ -134,27 +134,6 @@ mg_number_take(MgCapture *capture, PyObject *object)
     return Py_NewRef(number->value);
 }
 
-PyObject *
-mg_number_plain(MgCapture *capture, PyObject *key)
-{
-    if (mg_is_number(key)) {
-        return mg_number_is_backed(key) ? mg_number_take(capture, key) : Py_NewRef(key);
-    }
-    if (!(PyTuple_CheckExact(key) || Py_IS_TYPE(key, mg_torch.size)) || !mg_symbol_inside(key)) {
-        return Py_NewRef(key);
-    }
-    PyObject *items = PyTuple_New(PyTuple_GET_SIZE(key));
-    for (Py_ssize_t i = 0; items != NULL && i < PyTuple_GET_SIZE(key); i++) {
-        PyObject *item = mg_number_plain(capture, PyTuple_GET_ITEM(key, i));
-        if (item == NULL) {
-            Py_CLEAR(items);
-            break;
-        }
-        PyTuple_SET_ITEM(items, i, item);
-    }
-    return Py_IS_TYPE(key, mg_torch.size) ? mg_symbol_size(items) : items;
-}
-
 typedef struct {
     MgCapture *capture;
     int failed;
@@ -368,6 +347,41 @@ expression_node(MgCapture *capture, const MgExpr *expr)
         return -1;
     }
     return mg_table_set(&capture->varying.nodes, expr, NULL, (void *)((uintptr_t)node + 1)) < 0 ? -1 : node;
+}
+
+/* Makes nodes for the symbols of an expression, and says that they are used. MG_OK or MG_ERR. */
+static int
+bind_symbols(MgCapture *capture, const MgExpr *expr)
+{
+    int status = MG_OK;
+    for (int i = 0; status == MG_OK && i < mg_expr_count(expr); i++) {
+        const MgProduct *product = expr->terms[i].product;
+        for (int k = 0; status == MG_OK && k < mg_product_count(product); k++) {
+            const MgAtom *atom = product->factors[k].atom;
+            if (atom->kind != MG_ATOM_SYMBOL) {
+                status = bind_symbols(capture, atom->left) < 0 ? MG_ERR : bind_symbols(capture, atom->right);
+                continue;
+            }
+            PyObject *ref = atom_ref(capture, atom, NULL);
+            if (ref != NULL) {
+                capture->graph.nodes[((MgRef *)ref)->index].users++;
+            }
+            status = ref == NULL ? MG_ERR : MG_OK;
+            Py_XDECREF(ref);
+        }
+    }
+    return status;
+}
+
+int
+mg_number_bind(MgCapture *capture, const MgMeta *meta)
+{
+    int status = MG_OK;
+    for (int i = 0; status == MG_OK && i < 2 * meta->dim; i++) {
+        PyObject *item = PyTuple_GET_ITEM(i < meta->dim ? meta->sizes : meta->strides, i % meta->dim);
+        status = mg_is_dim_object(item) ? bind_symbols(capture, ((MgDimObject *)item)->dim.e) : MG_OK;
+    }
+    return status;
 }
 
 int
@@ -851,6 +865,32 @@ mg_number_absolute(MgCapture *capture, PyObject *object, PyObject **result)
 
 /* ---- calls ---- */
 
+/* min() or max() of several ints. 1 with the result, 0 if it is too hard. */
+static int
+choose_among(MgCapture *capture, int is_max, PyObject *const *items, Py_ssize_t count, PyObject **result)
+{
+    MgDim dim;
+    int varies = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!read_operand(items[i], &dim) || PyBool_Check(items[i])) {
+            return 0;
+        }
+        varies = varies || dim.e != NULL;
+    }
+    PyObject *best = varies ? Py_NewRef(items[0]) : NULL;
+    for (Py_ssize_t i = 1; best != NULL && i < count; i++) {
+        PyObject *next = NULL;
+        int chosen = choose(capture, is_max, best, items[i], &next);
+        Py_DECREF(best);
+        if (chosen == 0) {
+            return 0;
+        }
+        best = next;
+    }
+    *result = best;
+    return varies;
+}
+
 /* Functions of one number that return a float: recorded as they are. */
 static int
 is_float_function(PyObject *callable)
@@ -888,9 +928,13 @@ mg_number_called(MgCapture *capture, PyObject *callable, PyObject *const *args, 
                  PyObject **result)
 {
     static PyObject *max, *min, *absolute; /* strong */
-    int first = count > 0 && mg_is_number(args[0]) && mg_number_is_backed(args[0]);
-    int second = count > 1 && mg_is_number(args[1]) && mg_number_is_backed(args[1]);
-    if (kwnames != NULL || (!first && !second)) {
+    int first = count > 0 && mg_is_number(args[0]) && mg_number_is_backed(args[0]), any = first;
+    for (Py_ssize_t i = 1; i < count; i++) {
+        any = any || (mg_is_number(args[i]) && mg_number_is_backed(args[i]));
+    }
+    int is_list =
+        count == 1 && (PyTuple_CheckExact(args[0]) || PyList_CheckExact(args[0]) || Py_IS_TYPE(args[0], mg_torch.size));
+    if (kwnames != NULL || (!any && !is_list)) {
         return 0;
     }
     if (max == NULL || min == NULL || absolute == NULL) {
@@ -898,11 +942,18 @@ mg_number_called(MgCapture *capture, PyObject *callable, PyObject *const *args, 
         max = mg_aside_find("builtins", "max");
         min = mg_aside_find("builtins", "min");
     }
+    if (is_list) {
+        Py_ssize_t size = Py_SIZE(args[0]);
+        PyObject *const *items =
+            PyList_Check(args[0]) ? ((PyListObject *)args[0])->ob_item : ((PyTupleObject *)args[0])->ob_item;
+        return size >= 2 && (callable == max || callable == min) &&
+               choose_among(capture, callable == max, items, size, result);
+    }
     if (count == 1 && callable == absolute) {
         return mg_number_absolute(capture, args[0], result);
     }
-    if (count == 2 && (callable == max || callable == min)) {
-        return choose(capture, callable == max, args[0], args[1], result);
+    if (count >= 2 && (callable == max || callable == min)) {
+        return choose_among(capture, callable == max, args, count, result);
     }
     if (!first || count != 1) {
         return 0;

@@ -51,14 +51,14 @@ PyObject *mg_number_refer(MgCapture *capture, PyObject *argument);
 /* The node of the recording that has the value of a number. -1 with an exception. */
 int mg_number_node(MgCapture *capture, PyObject *number);
 
+/* Has the graph take the symbols in the sizes and strides of an input, as a backend wants it. MG_OK or MG_ERR. */
+int mg_number_bind(MgCapture *capture, const MgMeta *meta);
+
 /* The source of a number that lies outside as it is; borrowed. NULL for others. */
 MgSource *mg_number_source(MgCapture *capture, PyObject *number);
 
 /* 1 if a value is the number that captured code sees in place of this very int from outside. */
 int mg_number_is_from(MgCapture *capture, PyObject *value, PyObject *object);
-
-/* A key as C code may use it: a number in it takes its value, also in tuples. New. */
-PyObject *mg_number_plain(MgCapture *capture, PyObject *key);
 
 /* Takes the values of all sizes in an argument, or in metadata, for good. MG_OK or MG_ERR. */
 int mg_number_specialize(MgCapture *capture, PyObject *argument);

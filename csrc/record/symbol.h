@@ -45,7 +45,6 @@ int mg_symbol_check(PyObject *object);
 
 /* The truth of a number: 1, 0, or -1 with the capture aborted if it is not known. */
 int mg_number_truth(MgCapture *capture, PyObject *number);
-
 PyObject *mg_number_getattr(MgCapture *capture, PyObject *number, PyObject *name);
 
 /* A call that has a number, or a size that holds one, among its arguments: 1 if it was made here, with its result. */

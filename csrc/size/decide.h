@@ -7,7 +7,7 @@
 #ifndef MG_DECIDE_H
 #define MG_DECIDE_H
 
-#include "size/facts.h"
+#include "size/compute.h"
 
 /* The facts that questions are decided by: those of the capture whose operation is worked out. The GIL is held all the time,
  * and no Python code runs. */
@@ -19,20 +19,9 @@ typedef struct {
 
 extern MgSizes mg_sizes;
 
-/* Slow paths of what follows. */
+/* The slow path of what follows; and whether two are known to be equal, without a guard. */
 int mg_size_decide(MgRelation relation, MgDim a, MgDim b);
 int mg_size_knows_eq(MgDim a, MgDim b);
-typedef enum {
-    MG_SIZE_ADD,
-    MG_SIZE_SUB,
-    MG_SIZE_MUL,
-    MG_SIZE_FLOORDIV,
-    MG_SIZE_MOD,
-    MG_SIZE_MIN,
-    MG_SIZE_MAX
-} MgSizeOperator;
-MgDim mg_size_operate(MgSizeOperator operator, MgDim a, MgDim b);
-
 /* The value, for good: of a size that is another one at other calls it becomes a guard that it is this one. */
 int64_t mg_size_value(MgDim a);
 
@@ -79,52 +68,6 @@ static inline int
 mg_size_above(MgDim a, int64_t number)
 {
     return mg_size_lt(mg_dim(number), a);
-}
-
-/* a + b, a - b, a * b; a // b and a % b as Python has them, for a b that is not 0; the smaller, the larger. */
-static inline MgDim
-mg_size_add(MgDim a, MgDim b)
-{
-    return MG_LIKELY(a.e == NULL && b.e == NULL) ? mg_dim((int64_t)((uint64_t)a.v + (uint64_t)b.v))
-                                                 : mg_size_operate(MG_SIZE_ADD, a, b);
-}
-
-static inline MgDim
-mg_size_sub(MgDim a, MgDim b)
-{
-    return MG_LIKELY(a.e == NULL && b.e == NULL) ? mg_dim((int64_t)((uint64_t)a.v - (uint64_t)b.v))
-                                                 : mg_size_operate(MG_SIZE_SUB, a, b);
-}
-
-static inline MgDim
-mg_size_mul(MgDim a, MgDim b)
-{
-    return MG_LIKELY(a.e == NULL && b.e == NULL) ? mg_dim((int64_t)((uint64_t)a.v * (uint64_t)b.v))
-                                                 : mg_size_operate(MG_SIZE_MUL, a, b);
-}
-
-static inline MgDim
-mg_size_floordiv(MgDim a, MgDim b)
-{
-    return mg_size_operate(MG_SIZE_FLOORDIV, a, b);
-}
-
-static inline MgDim
-mg_size_mod(MgDim a, MgDim b)
-{
-    return mg_size_operate(MG_SIZE_MOD, a, b);
-}
-
-static inline MgDim
-mg_size_min(MgDim a, MgDim b)
-{
-    return MG_LIKELY(a.e == NULL && b.e == NULL) ? (a.v < b.v ? a : b) : mg_size_operate(MG_SIZE_MIN, a, b);
-}
-
-static inline MgDim
-mg_size_max(MgDim a, MgDim b)
-{
-    return MG_LIKELY(a.e == NULL && b.e == NULL) ? (a.v > b.v ? a : b) : mg_size_operate(MG_SIZE_MAX, a, b);
 }
 
 #endif

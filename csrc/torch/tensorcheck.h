@@ -3,40 +3,16 @@
 #define MG_TENSORCHECK_H
 
 #include "torch/layout.h"
+#include "torch/varies.h"
 
 enum { MG_LEAF_NO, MG_LEAF, MG_LEAF_VIEW, MG_LEAF_ANY }; /* a view of a leaf can't be written to, either */
 
-/* Which sizes and strides of a tensor may be others than those of the example. */
-enum { MG_VARYING_DIMS = 8, MG_STRIDE_FIXED = -1, MG_STRIDE_ANY = -2 };
 typedef struct {
-    int any;       /* some may */
-    uint8_t sizes; /* bits */
-    int8_t
-        strides[MG_VARYING_DIMS]; /* MG_STRIDE_FIXED, MG_STRIDE_ANY, or the dimension whose size times stride it is */
-} MgTensorVaries;
-
-/* What a tensor must be like, in libtorch's own terms. */
-typedef struct {
-    int64_t dim;
-    int32_t dtype, device_type, device_index;
-    int requires_grad, leafness; /* the latter MG_LEAF_ANY for those that require no gradient, or if nobody asked */
-    int conjugate, negative;     /* its values are the conjugates or negatives of what its memory holds */
-    int64_t *dims;               /* owned: sizes, then strides */
-    int64_t sizes[MG_INLINE_DIMS], strides[MG_INLINE_DIMS]; /* the same again, if there are so few */
-    MgTensorVaries varies;
-    int quick;           /* the layout is known, and the sizes lie in the TensorImpl */
-    uint64_t keys;       /* dispatch keys, if the layout is known */
-    uint64_t rest, mask; /* dtype, device and flags, and the bits of them that were never seen to be otherwise */
-} MgTensorCheck;
-
-/* Those of a program: one for all tensors that are alike. */
-typedef struct {
-    MgTensorCheck **items; /* owned */
+    MgTensorCheck **items;
     int count;
-} MgTensorChecks;
+} MgTensorChecks; /* owned, of a program: one for all that are alike */
 
-/* The check for tensors that are like this one, but for what may vary, and leaves like it, if that was asked for; made if it is
- * new. Borrowed; NULL with an exception. */
+/* The check for tensors like this one, but for what may vary, and leaves like it, if that was asked for. Borrowed, or NULL. */
 MgTensorCheck *mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves,
                                    const MgTensorVaries *varies);
 void mg_tensor_checks_free(MgTensorChecks *checks);

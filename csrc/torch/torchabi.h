@@ -65,7 +65,6 @@ PyObject *mg_torch_method_of(PyObject *bound);
 
 /* A function or variable of libtorch by its symbol, or NULL. */
 void *mg_torch_symbol(const char *name);
-
 typedef struct {
     const char *name;
     void **slot;

@@ -419,6 +419,20 @@ mark_module_inputs(MgCapture *capture)
     return status;
 }
 
+/* Has the graph for a backend take the symbols in the sizes and strides of its inputs. MG_OK or MG_ERR. */
+static int
+bind_symbols(MgCapture *capture)
+{
+    for (int i = 0, count = capture->graph.node_count; i < count; i++) {
+        const MgNode *node = &capture->graph.nodes[i];
+        if (node->kind == MG_NODE_INPUT && node->users > 0 && Py_IS_TYPE(node->value, &MgMeta_Type) &&
+            ((MgMeta *)node->value)->varies && mg_number_bind(capture, (MgMeta *)node->value) < 0) {
+            return MG_ERR;
+        }
+    }
+    return MG_OK;
+}
+
 static int
 collect_inputs(MgEntry *entry)
 {
@@ -738,6 +752,9 @@ mg_commit(MgCapture *capture, PyObject *result)
     }
     if (status == MG_OK) {
         status = mg_finalizer_seal(capture);
+    }
+    if (status == MG_OK && mg_capture_varies(capture) && capture->graph.foreign) {
+        status = bind_symbols(capture);
     }
     if (status == MG_OK && mg_capture_varies(capture)) {
         entry->lattice = (PyObject *)mg_lattice_freeze(capture->varying.lattice);

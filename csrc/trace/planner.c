@@ -683,8 +683,12 @@ add_number(MgPlanner *planner, PyObject *value)
             return add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_SOURCE, .index = source->id});
         }
         int backed = mg_number_node(capture, value);
+        int is_tensor =
+            capture->graph.foreign && mg_number_kind(value) == MG_NUMBER_FLOAT; /* backends return no floats */
+        backed = backed >= 0 && is_tensor ? mg_record_scalar(capture, backed) : backed;
         int result = backed < 0 ? -1 : output_index(planner, backed);
-        return result < 0 ? -1 : add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_OUTPUT, .index = result});
+        MgPlanKind how = is_tensor ? MG_PLAN_NUMBER : MG_PLAN_OUTPUT;
+        return result < 0 ? -1 : add_node(planner->plan, (MgPlanNode){.kind = how, .index = result});
     }
     int node = mg_number_kind(value) == MG_NUMBER_FLOAT ? mg_record_scalar(capture, number->node) : number->node;
     int output = node < 0 ? -1 : output_index(planner, node);

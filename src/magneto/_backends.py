@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -24,6 +24,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from magneto import _control, _core, _debug, _graph, _hints, _imports, _locks, _logs, _session, exc
 from magneto._config import config
+
+if TYPE_CHECKING:
+    from magneto._symints import Symbols
 
 log = logging.getLogger("magneto")
 
@@ -173,12 +176,18 @@ class Compiler:
             return None
         symbols = entry.symbols
         shapes = ShapeEnv(assume_static_by_default=True) if symbols is None else symbols.shape_env
+        sizes = _graph.varying(entry, shapes, self.function)
+        if sizes is not None:
+            if symbols is not None:  # numbers that depend on data in the same graph
+                return NotImplemented
+            sizes.choose_inputs()
         module, inputs, frozen = _graph.build(
             entry,
             FakeTensorMode(shape_env=shapes),
             lazy=config.use_lazy_graph_module,
             function=self.function,
             freezing=_is_freezing(self.backend),
+            sizes=sizes,
         )
         given = [value for position, value in enumerate(inputs) if position not in frozen]
         if all("example_value" not in node.meta for node in module.graph.nodes):
@@ -195,7 +204,8 @@ class Compiler:
         context = TracingContext(FakeTensorMode(shape_env=shapes))
         context.traced_code.extend(entry.codes or ())
         for node, tensor in zip(module.graph.nodes, given, strict=False):  # the placeholders come first
-            context.tensor_to_context[tensor] = _static_shape(tensor, node._dynamo_source)
+            if isinstance(tensor, torch.Tensor):
+                context.tensor_to_context[tensor] = _shape(tensor, node, sizes)
         try:
             with (
                 _locks.compile_lock(),
@@ -217,6 +227,9 @@ class Compiler:
                 exc.name_of(self.backend), error, exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
             )  # fmt: skip
             return None
+        if sizes is not None and not sizes.settle():
+            _let_go(context, module)
+            return NotImplemented
         if _has_views_of_merged_inputs(context, inputs):
             _let_go(context, module)
             return None
@@ -384,7 +397,8 @@ def _no_restart(inputs: Sequence[Any]) -> Iterator[None]:
     number in a tensor is asked for only where a session guards it: so it goes on with the graph as it is, as it does
     at the second start.
     """
-    if all(type(value) is torch.Tensor and value.dtype is not torch.float64 for value in inputs):
+    tensors = [value for value in inputs if not isinstance(value, torch.SymInt)]
+    if all(type(value) is torch.Tensor and value.dtype is not torch.float64 for value in tensors):
         yield
         return
     from torch._dynamo.symbolic_convert import TensorifyState
@@ -395,6 +409,16 @@ def _no_restart(inputs: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         TensorifyState.force_specializations = before
+
+
+def _shape(tensor: torch.Tensor, node: Any, sizes: Symbols | None) -> Any:
+    """Says which sizes of an input are symbols."""
+    source = node._dynamo_source
+    fake = node.meta["example_value"]
+    if sizes is None or not any(isinstance(one, torch.SymInt) for one in (*fake.shape, *fake.stride())):
+        return _static_shape(tensor, source)
+    base = tensor._base if tensor._is_view() else None
+    return sizes.context(tensor, fake, source, None if base is None else _static_shape(base, source))
 
 
 def _static_shape(tensor: torch.Tensor, source: Any) -> Any:
@@ -490,6 +514,8 @@ def _guard_on_inputs(
         entry.keep_apart(written, groups)
         changed = {group for group, writes in zip(groups, written, strict=True) if writes and group >= 0}
         own = [position for position, group in enumerate(groups) if group in changed]
+    if _are_apart(guards, own):
+        own = []
     places = _places(inputs, own)
     same: list[tuple[int, int]] = []
     overlaps: list[tuple[list[int], list[int]]] = []
@@ -523,6 +549,17 @@ def _guard_on_inputs(
         return True
 
     return check
+
+
+def _are_apart(guards: Any, positions: list[int]) -> bool:
+    """Whether AOTAutograd asks that these inputs overlap nowhere, which it looks at where shapes are dynamic: then it
+    does not matter where in a storage they lie."""
+    return any(
+        isinstance(guard, StorageOverlap)
+        and not guard.overlapping_sources
+        and {_position(source) for source in guard.non_overlapping_sources}.issuperset(positions)
+        for guard in guards
+    )
 
 
 def _position(source: Any) -> int:

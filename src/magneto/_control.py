@@ -406,7 +406,9 @@ def note_shapes_spec() -> None:
     global _noted
     if not _noted:
         _noted = True
-        _log.warning("shapes_spec has no effect yet: sizes become symbols when they vary, or as dynamic= and marks say.")
+        _log.warning(
+            "shapes_spec has no effect yet: sizes become symbols when they vary, or as dynamic= says."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -428,7 +430,8 @@ def mark_dynamic(
 ) -> None:
     """Say that dimensions of a tensor change from call to call, within `min` and `max`.
 
-    A capture that takes one for a constant, or can't do with all sizes within the bounds, raises `ConstraintViolationError`.
+    A capture that takes one for a constant, or can't do with all sizes within the bounds, raises
+    `ConstraintViolationError`.
     """
     _mark(t, index, "_dynamo_dynamic_indices")
     bounds = {_Bounds(one, min, max) for one in ((index,) if isinstance(index, int) else index)}

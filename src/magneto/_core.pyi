@@ -57,7 +57,7 @@ def size(symbols: list[tuple[int, int | None, int | None]], expression: Any, /) 
     """A size as metadata and recorded arguments hold it; for tests."""
 
 def size_symbol(owner: Entry | None, number: int, /) -> tuple[int, int | None, int | None]:
-    """Of a symbol of an entry, or of the capture that is under way: its value, and the range that it has in any call."""
+    """Of a symbol of an entry, or of the capture that is under way: its value, and the range that it always has."""
 
 def size_of(owner: Entry | None, tree: Any, /) -> int | Dim | None:
     """The size that a tree over the symbols of the owner says; `None` if that is too hard."""
@@ -189,6 +189,19 @@ class Entry:
 
     def guards(self) -> list[str]:
         """The guards as texts."""
+
+    def set_inputs(self, nodes: list[int], /) -> None:
+        """Set which of the inputs that it describes the graph takes, and in which order."""
+
+    def size_origins(self) -> list[tuple[str, Any, int, int]]:
+        """Where the values of the symbols are found at a call: source, what that starts from, kind (0 a size, 1 a
+        stride, 2 an int), dimension."""
+
+    def size_guards(self) -> list[tuple[str, Any, Any]]:
+        """What was decided on the symbols: relation, tree, tree."""
+
+    def renew_sizes(self) -> None:
+        """Have what was decided since it was captured checked too."""
 
     def describe(self) -> tuple[list[tuple[Any, ...]], list[int], list[Any]]:
         """The graph: its nodes, the numbers of those that it returns, and the tensors that its inputs stood for.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from magneto import _control, _core, _hints, _logs, _session, _stack, _tables, exc
+from magneto import _core, _hints, _logs, _session, _stack, _tables, exc
 from magneto._config import config
 from magneto._counters import counters
 

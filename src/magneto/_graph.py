@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -14,6 +15,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import _lazy_graph_module
 
 from magneto import _core, _propagate, _stack
+
+if TYPE_CHECKING:
+    from magneto._symints import Symbols
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -52,11 +56,12 @@ class InputSource(Source):
         return f"InputSource({self.text!r})"
 
 
-def _fake(meta: _core.Meta, mode: FakeTensorMode) -> FakeTensor:
+def _fake(meta: _core.Meta, mode: FakeTensorMode, symbols: Symbols | None = None) -> FakeTensor:
     """A FakeTensor with this metadata."""
+    sizes, strides = (meta.sizes, meta.strides) if symbols is None else symbols.shape(meta)
     if meta.flags & (_core.META_CONJUGATE | _core.META_NEGATIVE):
-        return _core.uninterrupted(_propagate.make_fake, meta, mode)  # type: ignore[return-value]
-    elem = torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device="meta")
+        return _core.uninterrupted(_propagate.make_fake, meta, mode, sizes, strides)  # type: ignore[return-value]
+    elem = torch.empty_strided(sizes, strides, dtype=meta.dtype, device="meta")
     if meta.flags & _core.META_REQUIRES_GRAD:
         elem.requires_grad_(True)
     fake = FakeTensor(mode, elem, meta.device)
@@ -65,13 +70,25 @@ def _fake(meta: _core.Meta, mode: FakeTensorMode) -> FakeTensor:
     return fake
 
 
-def _example(value: Any, mode: FakeTensorMode) -> Any:
+def _shared(meta: _core.Meta, mode: FakeTensorMode, symbols: Symbols) -> FakeTensor:
+    """The FakeTensor of all results with this metadata: one with symbols in it takes long to make."""
+    found = symbols.fakes.get(meta)
+    if found is None:
+        found = symbols.fakes[meta] = _fake(meta, mode, symbols)
+    return found
+
+
+def _example(value: Any, mode: FakeTensorMode, symbols: Symbols | None = None) -> Any:
     if type(value) is _core.Meta:
-        return _fake(value, mode) if value.fake is None else value.fake
+        if value.fake is not None:
+            return value.fake
+        return _fake(value, mode) if symbols is None else _shared(value, mode, symbols)
+    if type(value) is _core.Dim:
+        return value.value if symbols is None else symbols.value(value)
     if type(value) is list:
-        return [_example(item, mode) for item in value]
+        return [_example(item, mode, symbols) for item in value]
     if isinstance(value, tuple) and type(value) is not torch.Size:
-        items = [_example(item, mode) for item in value]
+        items = [_example(item, mode, symbols) for item in value]
         if type(value) is tuple:
             return tuple(items)
         return type(value)._make(items) if hasattr(value, "_make") else type(value)(items)
@@ -142,6 +159,62 @@ def _attribute(root: torch.nn.Module, graph: fx.Graph, node: fx.Node, tensor: to
     return held
 
 
+_FLOATS: dict[Any, Any] = {
+    float: torch.sym_float,
+    **{
+        getattr(math, name): getattr(torch, f"_sym_{name}")
+        for name in ("sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "log2")
+    },
+}
+"""Functions that return floats, and those that stand for them in graphs."""
+
+
+_KNOWN = frozenset((*_FLOATS.values(), torch.sym_min, torch.sym_max))
+
+
+def _number(target: Any, args: Any, value: Any) -> Any:
+    """The example value of a number that is computed from others; `value` if torch has no symbol for it."""
+    values = [arg.meta["example_value"] if isinstance(arg, fx.Node) else arg for arg in args]
+    if target in _KNOWN or getattr(target, "__module__", None) == "_operator":
+        return target(*values)
+    return value
+
+
+def varying(entry: _core.Entry, env: Any, function: Any) -> Symbols | None:
+    """The symbols of an entry in a `ShapeEnv`; None if nothing varies."""
+    if not entry.size_origins():
+        return None
+    from magneto._symints import Symbols
+
+    positions = {
+        item[7]: number for number, item in enumerate(entry.describe()[0]) if item[1] == "placeholder"
+    }
+
+    def source(text: str, root: Any) -> Source:
+        return InputSource(_named(text, root, function), positions.get(text, -1))
+
+    return Symbols(entry, env, source)
+
+
+def _number_input(
+    graph: fx.Graph, symbols: Symbols | None, value: Any, text: str, names: set[str]
+) -> fx.Node:
+    """The placeholder of an int or float."""
+    kind, name, example = type(value), placeholder_name(text, names), value
+    source: Source = InputSource(text, -1)
+    if type(value) is _core.Dim and symbols is not None:
+        number = int(value.tree[1:])
+        kind, example, source = torch.SymInt, symbols.value(value), symbols.sources[number]
+        if symbols.is_size(number):
+            names.discard(name)
+            name = placeholder_name(symbols.name(number), names)
+    node = graph.create_node("placeholder", name, type_expr=kind)
+    node.meta["example_value"] = example
+    node.meta["grapharg"] = _number_argument(source, example)
+    node._dynamo_source = source
+    return node
+
+
 def build(
     entry: _core.Entry,
     mode: FakeTensorMode,
@@ -149,16 +222,24 @@ def build(
     lazy: bool = False,
     function: Any = None,
     freezing: bool = False,
+    sizes: Symbols | None = None,
 ) -> tuple[fx.GraphModule, list[Any], list[int]]:
     """The graph of an entry, the tensors that its inputs stood for when it was captured, and which the graph holds.
 
     `function` is what was captured: it tells names of variables. The graph holds, as attributes of its module in place
-    of placeholders, the inputs whose address is marked as guarded, and with `freezing` all whose address stays.
+    of placeholders, the inputs whose address is marked as guarded, and with `freezing` all whose address stays. `sizes`
+    are its symbols, if they are in the `ShapeEnv` of `mode` already.
     """
-    described, outputs, inputs = entry.describe()
     symbols = entry.symbols
     if symbols is not None:
         mode = symbols.mode
+    if sizes is None and entry.size_origins():
+        if mode.shape_env is None:
+            from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+            mode = FakeTensorMode(shape_env=ShapeEnv())
+        sizes = varying(entry, mode.shape_env, function)
+    described, outputs, inputs = entry.describe()
     root = torch.nn.Module()
     graph = fx.Graph()
     nodes: dict[int, fx.Node] = {}
@@ -174,13 +255,18 @@ def build(
     frozen: list[int] = []
     for position, (index, _, _, _, _, value, _, text, _, origin, _, in_module) in enumerate(placeholders):
         text = _named(text, origin, function)
+        if type(value) is not _core.Meta:
+            nodes[index] = node = _number_input(graph, sizes, value, text, names)
+            node.meta["stack_trace"] = first_use.get(index, "")
+            inputs[position] = node.meta["example_value"]
+            continue
         name = placeholder_name(text, names)
         kind = torch.nn.Parameter if value.flags & _core.META_PARAMETER else torch.Tensor
         node = graph.create_node("placeholder", name, type_expr=kind)
         source = InputSource(text, position)
         original = original_name(text)
         node.meta["stack_trace"] = first_use.get(index, "")
-        node.meta["example_value"] = _fake(value, mode)
+        node.meta["example_value"] = _fake(value, mode, sizes)
         marks = _marks(inputs[position], bool(in_module) or kind is torch.nn.Parameter)
         node.meta["tensor_dict"] = marks
         node.meta["grapharg"] = _graph_argument(source, inputs[position], node.meta["example_value"])
@@ -205,6 +291,8 @@ def build(
             name = f"_check_message_{index}"
             setattr(root, name, args[1])
             args = (args[0], graph.get_attr(name))
+        is_number = sizes is not None and type(value) in (float, _core.Dim)
+        target = _FLOATS.get(target, target) if is_number else target
         node = graph.create_node(
             kind, target, _argument(args, nodes), _argument(kwargs, nodes) if kwargs else None
         )
@@ -215,7 +303,9 @@ def build(
         meta["source_fn_stack"] = [(node.name, _source_function(target, modules))]
         meta["stack_trace"] = texts.format(stack)
         if value is not None:
-            meta["example_value"] = _example(value, mode)
+            meta["example_value"] = (
+                _number(target, node.args, value) if is_number else _example(value, mode, sizes)
+            )
         if bindings is not None:
             meta["unbacked_bindings"] = bindings
         if hint is not None:
@@ -245,6 +335,13 @@ def _graph_argument(source: Source, example: Any, fake: Any) -> Any:
     if example is None:  # the tensor that the capture saw is gone
         return GraphArg(source, fake, False, fake, example_strong_ref=fake)
     return GraphArg(source, example, False, fake)
+
+
+def _number_argument(source: Source, example: Any) -> Any:
+    """The same for a number."""
+    from torch._dynamo.variables.builder import GraphArg
+
+    return GraphArg(source, example, False, None, False)
 
 
 def _erase_empty_switches(graph: fx.Graph) -> None:

@@ -165,7 +165,9 @@ SETTINGS: dict[str, Setting] = {
     "report_guard_failures": Setting(True, NOTHING, _REMOVED),
     # shapes
     "assume_static_by_default": Setting(True, HONOURED, "which sizes become symbols"),
-    "automatic_dynamic_shapes": Setting(True, HONOURED, "which sizes become symbols", "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES"),
+    "automatic_dynamic_shapes": Setting(
+        True, HONOURED, "which sizes become symbols", "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES"
+    ),
     "automatic_dynamic_shapes_mark_as": Setting("dynamic", LATER, _SHAPES),
     "automatic_dynamic_exclusion_guard": Setting(False, LATER, _SHAPES),
     "automatic_dynamic_local_pgo": Setting(True, LATER, _SHAPES, "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_LOCAL_PGO"),

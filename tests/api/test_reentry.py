@@ -105,6 +105,7 @@ def test_backends_guard_calls_the_function_again() -> None:
 
     magneto.compile(f, backend="eager")  # has torch looked at
     compiled = _core.Compiled(f, compile, lambda *args: None)
+    compiled.dynamic = 0
     for n in range(3):
         compiled(X, n)
     for a, b in list(itertools.permutations(range(3), 2)) * 3:

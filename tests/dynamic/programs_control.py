@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .texts import parse
 
-PROGRAMS = parse('''
+PROGRAMS = parse("""
 ### a size across a break
 def f(x):
     n = x.shape[0] * 2
@@ -450,4 +450,4 @@ def f(x):
     return torch.func.grad(lambda v: (v ** 2).sum() * v.shape[0])(x)
 ---
 @ f(T(n, 3)) | 4 5 6 7
-''')
+""")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .texts import parse
 
-PROGRAMS = parse('''
+PROGRAMS = parse("""
 ### a size in arithmetic
 def f(x):
     n = x.shape[0]
@@ -904,4 +904,4 @@ def f(x):
     return torch.tensor(x.shape), torch.tensor(x.shape[0] / 2), x * torch.tensor(x.shape[0])
 ---
 @ f(T(n, 3)) | 3 4 5 6
-''')
+""")

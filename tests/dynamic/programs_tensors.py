@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .texts import parse
 
-PROGRAMS = parse('''
+PROGRAMS = parse("""
 ### pointwise operations
 def f(x, y):
     return torch.relu(x * 2 + y) - x.exp().clamp(0, 3)
@@ -793,4 +793,4 @@ def f(x):
     return m(x)
 ---
 @ f(T(2, n, 4)) | 4 6 8
-''')
+""")

@@ -128,7 +128,9 @@ class Writer:
             self.numbers, self.floats, self.tensors = before
         elif kind < 0.80 and self.indent < 3:
             name = f"i{len(self.lines)}"
-            self.add(f"for {name} in {self.pick('range(3)', f'range({self.number(1)} % 4)', f'steps({self.number(1)})', 'x.shape')}:")
+            self.add(
+                f"for {name} in {self.pick('range(3)', f'range({self.number(1)} % 4)', f'steps({self.number(1)})', 'x.shape')}:"
+            )
             before = list(self.numbers), list(self.floats), list(self.tensors)
             self.numbers.append(name)
             self.indent += 1
@@ -140,8 +142,18 @@ class Writer:
             n = self.number()
             self.add(
                 self.pick(
-                    f"log.append({n})", f"table['n'] = {n}", f"table[{n}] = 1", f"box.n = {n}", f"box.grow({n})", f"box.l.append(({n}, {self.real()}))",
-                    "print('at', len(log))", f"print({n})", f"log.append(str({n}))", f"log[-1:] = [{n}, {self.real()}]", f"x.mul_({n} % 3)", "log.append(x.shape)",
+                    f"log.append({n})",
+                    f"table['n'] = {n}",
+                    f"table[{n}] = 1",
+                    f"box.n = {n}",
+                    f"box.grow({n})",
+                    f"box.l.append(({n}, {self.real()}))",
+                    "print('at', len(log))",
+                    f"print({n})",
+                    f"log.append(str({n}))",
+                    f"log[-1:] = [{n}, {self.real()}]",
+                    f"x.mul_({n} % 3)",
+                    "log.append(x.shape)",
                 )  # fmt: skip
             )
 
@@ -166,8 +178,15 @@ def write(seed: int) -> tuple[str, list[str]]:
         a = chance.choice(sizes) if chance.random() < 0.7 else a
         b = chance.choice(sizes) if chance.random() < 0.3 else b
         c = chance.choice(sizes) if chance.random() < 0.3 else c
-        k = chance.choice((*range(-3, 10), 4, 5, 6, 100, 1 << 31, 1 << 40, (1 << 62) + 1, -(1 << 63))) if chance.random() < 0.5 else k
-        x = chance.choice((f"T({a}, {b})",) * 4 + (f"T({b}, {a}).t()", f"T({a}, {b + 2})[:, :{b}]", f"T({a}, 1).expand({a}, {b})"))
+        k = (
+            chance.choice((*range(-3, 10), 4, 5, 6, 100, 1 << 31, 1 << 40, (1 << 62) + 1, -(1 << 63)))
+            if chance.random() < 0.5
+            else k
+        )
+        x = chance.choice(
+            (f"T({a}, {b})",) * 4
+            + (f"T({b}, {a}).t()", f"T({a}, {b + 2})[:, :{b}]", f"T({a}, 1).expand({a}, {b})")
+        )
         extra = "" if chance.random() < 0.7 else f", m={chance.randint(-2, 6)}"
         steps.append(f"f({x}, T({b}, {c}), {k}{extra})")
     return text, steps

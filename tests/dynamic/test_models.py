@@ -12,7 +12,12 @@ import magneto
 
 transformers = pytest.importorskip("transformers")
 
-SMALL: dict[str, Any] = {"vocab_size": 97, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+SMALL: dict[str, Any] = {
+    "vocab_size": 97,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 SHAPES = ((2, 5), (2, 7), (3, 9), (4, 6), (2, 11), (5, 4))
 
 
@@ -35,7 +40,9 @@ def over_shapes(function: Callable[..., Any], inputs: list[tuple[Any, ...]]) -> 
 
 
 def tokens(batch: int, length: int) -> torch.Tensor:
-    return torch.randint(0, 97, (batch, length), generator=torch.Generator().manual_seed(batch * 100 + length))
+    return torch.randint(
+        0, 97, (batch, length), generator=torch.Generator().manual_seed(batch * 100 + length)
+    )
 
 
 def build(kind: str, config: Any) -> Any:
@@ -44,7 +51,9 @@ def build(kind: str, config: Any) -> Any:
 
 
 def test_bert() -> None:
-    model = build("BertModel", transformers.BertConfig(**SMALL, intermediate_size=32, max_position_embeddings=32))
+    model = build(
+        "BertModel", transformers.BertConfig(**SMALL, intermediate_size=32, max_position_embeddings=32)
+    )
     over_shapes(lambda ids, mask: model(ids, attention_mask=mask).last_hidden_state, [
         (tokens(*shape), torch.ones(shape, dtype=torch.long)) for shape in SHAPES
     ])  # fmt: skip
@@ -86,7 +95,12 @@ def test_llama_with_a_growing_cache() -> None:
 def test_generate_with_a_dynamic_cache() -> None:
     model, plain = llama(), llama()
     model.forward = magneto.compile(model.forward, backend="eager")
-    options = {"max_new_tokens": 12, "do_sample": False, "cache_implementation": "dynamic", "eos_token_id": None}
+    options = {
+        "max_new_tokens": 12,
+        "do_sample": False,
+        "cache_implementation": "dynamic",
+        "eos_token_id": None,
+    }
     for number, length in enumerate((4, 6, 7, 9)):
         before = graphs()
         ids = tokens(1, length)
@@ -108,12 +122,20 @@ def test_t5() -> None:
 
 def test_vit_with_interpolation() -> None:
     config = transformers.ViTConfig(
-        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=4
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=16,
+        patch_size=4,
     )
     model = build("ViTModel", config)
     over_shapes(
         lambda x: model(x, interpolate_pos_encoding=True).last_hidden_state,
-        [(torch.randn(batch, 3, 4 * size, 4 * size + 8),) for batch, size in ((2, 3), (2, 5), (3, 6), (4, 7), (2, 8))],
+        [
+            (torch.randn(batch, 3, 4 * size, 4 * size + 8),)
+            for batch, size in ((2, 3), (2, 5), (3, 6), (4, 7), (2, 8))
+        ],
     )
 
 

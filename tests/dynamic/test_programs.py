@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import Any
 
-import pytest
 import torch
 from programs import harness
 
@@ -38,7 +36,9 @@ def theirs(program: Program) -> int:
 
     def backend(module: Any, _inputs: Any) -> Any:
         nonlocal count
-        count += any(node.op in ("call_function", "call_method", "call_module") for node in module.graph.nodes)
+        count += any(
+            node.op in ("call_function", "call_method", "call_module") for node in module.graph.nodes
+        )
         return module.forward
 
     torch._dynamo.reset()

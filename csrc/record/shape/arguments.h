@@ -48,7 +48,6 @@ struct MgShapeRule {
     int (*function)(MgShapeCall *call);
     int data; /* for the function */
 };
-
 extern const MgShapeRule mg_shape_pointwise[], mg_shape_views[], mg_shape_makers[], mg_shape_reductions[],
     mg_shape_layers[], mg_shape_indexing[]; /* each ends with a rule without names */
 
@@ -56,15 +55,13 @@ extern const MgShapeRule mg_shape_pointwise[], mg_shape_views[], mg_shape_makers
  * call to call, is taken with its value for good. */
 int mg_shape_tensor(MgShapeCall *call, PyObject *value, MgShape **tensor);
 int mg_shape_is_int(PyObject *value); /* 1 or 0; not for a bool */
-int mg_shape_int(PyObject *value, int64_t *number);
+int mg_shape_int(PyObject *value, int64_t *number), mg_shape_ints(PyObject *value, int64_t *numbers, int *count);
 int mg_shape_size(PyObject *value, MgDim *size); /* of a dimension, or a number that sizes are made of */
 int mg_shape_bool(PyObject *value, int otherwise, int *flag);
 int mg_shape_number(PyObject *value, MgScalar *number);
-int mg_shape_ints(PyObject *value, int64_t *numbers, int *count);
 int mg_shape_sizes(PyObject *value, MgDim *sizes, int *count);
 int mg_shape_dtype(PyObject *value, MgDtype otherwise, MgDtype *dtype);
-int mg_shape_wrap(int64_t number, int dim, int *result); /* a dimension that may count from the end */
-int mg_shape_dim(PyObject *value, int dim, int *result);
+int mg_shape_wrap(int64_t number, int dim, int *result), mg_shape_dim(PyObject *value, int dim, int *result);
 const char *mg_shape_text(PyObject *value); /* of a str, or NULL */
 PyObject *mg_shape_tuple(const MgDim *sizes, int count);
 /* The result. mg_shape_meta returns the metadata of a new tensor that comes from all inputs, or if `base` is not NULL is a
@@ -77,8 +74,7 @@ int mg_shape_give_object(MgShapeCall *call, PyObject *object);      /* steals it
 int mg_shape_changed(MgShapeCall *call, const MgShape *input);      /* an operation in place has written to it */
 int mg_shape_give_changed(MgShapeCall *call, const MgShape *input); /* that, and it is the result */
 int mg_shape_give_written(MgShapeCall *call, MgShape *self);        /* that, or a contiguous copy */
-/* Where eager raises, or may raise, though FakeTensorMode does not: the result is a text. Returns MG_FAIL. */
-int mg_shape_fail(MgShapeCall *call, const char *why);
+int mg_shape_fail(MgShapeCall *call, const char *why); /* where eager raises, and FakeTensorMode does not: MG_FAIL */
 int mg_shape_hold(MgShapeCall *call, MgDtype dtype, MgScalar number); /* the dtype has to hold the number */
 
 #endif

@@ -1,29 +1,13 @@
-/* Tensors as shape functions see them: dtypes and how they promote, layouts and which one an operation returns. */
+/* Tensors as shape functions see them: layouts, and which one an operation returns. */
 #ifndef MG_SHAPE_LAYOUT_H
 #define MG_SHAPE_LAYOUT_H
 
+#include "record/shape/dtype.h"
 #include "size/decide.h"
 
 #define MG_DECLINE 2 /* a shape function does not know these arguments; no exception is set */
 
 enum { MG_SHAPE_DIMS = 12 };
-
-typedef enum {
-    MG_NO_DTYPE = -1,
-    MG_BOOL,
-    MG_U8,
-    MG_I8,
-    MG_I16,
-    MG_I32,
-    MG_I64,
-    MG_F16,
-    MG_BF16,
-    MG_F32,
-    MG_F64,
-    MG_C64,
-    MG_C128,
-    MG_DTYPE_COUNT,
-} MgDtype;
 
 typedef struct {
     int dim;
@@ -50,18 +34,10 @@ int mg_scalar_is_zero(MgScalar number);
 /* 1 if it is one of the numbers from `low` to `high`. */
 int mg_scalar_is_within(MgScalar number, double low, double high);
 
-typedef enum { MG_CLASS_BOOL, MG_CLASS_INT, MG_CLASS_FLOAT, MG_CLASS_COMPLEX } MgDtypeClass; /* ordered by promotion */
-MgDtypeClass mg_dtype_class(MgDtype dtype);
-MgDtype mg_dtype_promote(MgDtype left, MgDtype right);
-MgDtype mg_dtype_to_real(MgDtype dtype);
-
 /* The dtype that an operation on these tensors and numbers works in, MG_NO_DTYPE if it may be one that is not known here.
  * Tensors may be NULL. */
 MgDtype mg_dtype_common(MgShape *const *tensors, int tensor_count, const MgScalar *numbers, int number_count,
                         MgDtype default_dtype);
-
-/* 1 if an operation in place may store values of one dtype in a tensor of another. */
-int mg_dtype_fits(MgDtype from, MgDtype to);
 
 /* Questions are decided by mg_sizes: see size/decide.h. */
 MgDim mg_shape_layout_elements(const MgShape *shape);

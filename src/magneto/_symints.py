@@ -1,0 +1,218 @@
+"""The sizes and ints of an entry that vary, as a backend gets them: symbols of a `ShapeEnv`.
+
+The core has captured with symbols of its own. Here each of them becomes one of a `ShapeEnv`, with the source, the
+name and the range that TorchDynamo would give it; what the core has decided is replayed, and what the backend decides
+afterwards is read back into the guards of the entry.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch._dynamo.source import TensorProperty, TensorPropertySource
+from torch._guards import Source
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext, free_symbols
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from magneto import _core
+from magneto._sizes import Reader, Unreadable, evaluate
+
+_SIZE, _STRIDE = 0, 1
+_PROPERTIES = {_SIZE: TensorProperty.SIZE, _STRIDE: TensorProperty.STRIDE}
+
+
+def _symbols_in(tree: Any) -> Iterator[int]:
+    """The numbers of the symbols in a tree."""
+    if type(tree) is str:
+        yield int(tree[1:])
+    elif type(tree) is tuple:
+        yield from _symbols_in(tree[1])
+        yield from _symbols_in(tree[2])
+
+
+def _symbols_of(meta: _core.Meta) -> Iterator[int]:
+    """The numbers of the symbols in the sizes, then in the strides, of a tensor."""
+    for dim in (*meta.sizes, *meta.strides):
+        if type(dim) is _core.Dim:
+            yield from _symbols_in(dim.tree)
+
+
+class Symbols:
+    """The symbols of an entry in a `ShapeEnv`.
+
+    Args:
+        entry: what was captured.
+        env: the `ShapeEnv`.
+        source: the source of a tensor or an int, given its text and what it starts from.
+    """
+
+    def __init__(self, entry: _core.Entry, env: ShapeEnv, source: Any) -> None:
+        self.entry = entry
+        self.env = env
+        self.numbers: dict[Any, int] = {}
+        self.symints: list[Any] = []
+        self.sources: list[Source] = []
+        self.kinds: list[int] = []
+        self.values: dict[Any, Any] = {}
+        self.fakes: dict[_core.Meta, Any] = {}
+        """FakeTensors of results, by metadata."""
+        self.reader = Reader(env, self.numbers.get, functools.partial(_core.decide, entry))
+        for number, (text, root, kind, dim) in enumerate(entry.size_origins()):
+            base = source(text, root)
+            self._add(
+                number,
+                kind,
+                TensorPropertySource(base, _PROPERTIES[kind], dim) if kind in _PROPERTIES else base,
+            )
+        for name, left, right in entry.size_guards():
+            a, b = evaluate(left, self.symints.__getitem__), evaluate(right, self.symints.__getitem__)
+            holds = a == b if name == "==" else a != b if name == "!=" else a < b if name == "<" else a <= b
+            if not holds:
+                raise Unreadable(f"{a} {name} {b}")
+        self.reader.know()
+
+    def _add(self, number: int, kind: int, source: Source) -> None:
+        hint, low, high = _core.size_symbol(self.entry, number)
+        env = self.env
+        if kind in _PROPERTIES:
+            symbol = env.create_symbol(
+                hint,
+                source=source,
+                dynamic_dim=DimDynamic.DYNAMIC,
+                positive=True if kind == _SIZE else None,
+                do_not_specialize_zero_one=True,
+            )
+        else:
+            symbol = env.create_unspecified_symbol(hint, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+        env.var_to_range[symbol] = ValueRanges(
+            -int_oo if low is None else low, int_oo if high is None else high
+        )
+        self.numbers[symbol] = number
+        self.symints.append(env.create_symintnode(symbol, hint=hint, source=source))
+        self.sources.append(source)
+        self.kinds.append(kind)
+
+    def value(self, dim: Any) -> Any:
+        """A size as an int or a SymInt; anything else as it is."""
+        if type(dim) is not _core.Dim:
+            return dim
+        found = self.values.get(dim)
+        if found is None:
+            found = self.values[dim] = evaluate(dim.tree, self.symints.__getitem__)
+        return found
+
+    def is_size(self, number: int) -> bool:
+        """Whether a symbol is a size or stride of a tensor."""
+        return self.kinds[number] in _PROPERTIES
+
+    def name(self, number: int) -> str:
+        """The name of a symbol."""
+        return str(self.symints[number].node._expr)
+
+    def shape(self, meta: _core.Meta) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The sizes and strides of a tensor."""
+        return tuple(map(self.value, meta.sizes)), tuple(map(self.value, meta.strides))
+
+    def context(self, tensor: torch.Tensor, fake: torch.Tensor, source: Source, base: Any) -> Any:
+        """What has AOTAutograd find the symbols of an input. `base` is the same for what it is a view of."""
+        offset = TensorPropertySource(source, TensorProperty.STORAGE_OFFSET).name
+        known: dict[str, Any] = {offset: sympy.Integer(tensor.storage_offset())}
+        for prop, values in ((TensorProperty.SIZE, fake.shape), (TensorProperty.STRIDE, fake.stride())):
+            for dim, value in enumerate(values):
+                expr = value.node._expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
+                known[TensorPropertySource(source, prop, dim).name] = expr
+        return StatefulSymbolicContext(
+            dynamic_sizes=[DimDynamic.DYNAMIC] * fake.dim(),
+            dynamic_strides=[DimDynamic.DYNAMIC] * fake.dim(),
+            view_base_context=base,
+            tensor_source=source,
+            shape_env_to_source_to_symbol_cache={id(self.env): known},
+        )
+
+    # ---- the graph's inputs ----
+
+    def choose_inputs(self) -> None:
+        """Have the graph take its inputs in TorchDynamo's order, and no symbols but those that it needs."""
+        described, outputs, _ = self.entry.describe()
+        placeholders = [item for item in described if item[1] == "placeholder"]
+        used = set(outputs)
+        for item in described:
+            if item[1] != "placeholder":
+                used.update(_references((item[3], item[4])))
+        order = self._order(placeholders, used)
+        values = {item[0]: item[5] for item in placeholders}
+        needed: set[Any] = set()
+        for node in order:
+            if type(values[node]) is _core.Meta:
+                for one in (*self.shape(values[node])[0], *self.shape(values[node])[1]):
+                    needed |= free_symbols(one) if isinstance(one, torch.SymInt) else set()
+        for node in order:
+            if type(values[node]) is _core.Dim and node in used:
+                needed |= free_symbols(self.value(values[node]))
+        kept = []
+        bound: set[Any] = set()
+        for node in order:
+            if type(values[node]) is _core.Dim and node not in used:
+                value = self.value(values[node])
+                expr = value.node.expr if isinstance(value, torch.SymInt) else None
+                if expr not in needed or expr in bound:
+                    continue
+                bound.add(expr)
+            kept.append(node)
+        self.entry.set_inputs(kept)
+
+    def _order(self, placeholders: list[Any], used: set[int]) -> list[int]:
+        """All inputs: each symbol directly before the first tensor that has it, ints in the order in which they were
+        read."""
+        nodes = {int(item[5].tree[1:]): item[0] for item in placeholders if type(item[5]) is _core.Dim}
+        ints = sorted(number for number in nodes if self.kinds[number] not in _PROPERTIES)
+        order: dict[int, None] = {}
+
+        def place(number: int) -> None:
+            for other in ints:
+                if other < number and nodes[other] in used:
+                    order[nodes[other]] = None
+            order[nodes[number]] = None
+
+        for node, _, _, _, _, value, *_ in placeholders:
+            if type(value) is _core.Dim:
+                if node in used:
+                    place(int(value.tree[1:]))
+                continue
+            for number in _symbols_of(value) if type(value) is _core.Meta else ():
+                if nodes[number] not in order:
+                    place(number)
+            order[node] = None
+        for item in placeholders:
+            order[item[0]] = None
+        return list(order)
+
+    # ---- after the backend ----
+
+    def settle(self) -> bool:
+        """Have the entry check what the backend has decided. False if that can't be said: the sizes must not vary."""
+        try:
+            self.reader.settle()
+        except Unreadable:
+            return False
+        self.entry.renew_sizes()
+        self.env.freeze()
+        return True
+
+
+def _references(value: Any) -> Iterator[int]:
+    kind = type(value)
+    if kind is _core.Ref:
+        yield value.index
+    elif kind is dict:
+        yield from _references(tuple(value.values()))
+    elif kind is slice:
+        yield from _references((value.start, value.stop, value.step))
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _references(item)
