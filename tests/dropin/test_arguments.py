@@ -78,7 +78,9 @@ def test_the_default_backend():
 
 
 def test_recompile_limit():
-    limited, free = (magneto.compile(add, backend="eager", recompile_limit=limit) for limit in (2, None))
+    limited, free = (
+        magneto.compile(add, backend="eager", recompile_limit=limit, dynamic=False) for limit in (2, None)
+    )
     for n in range(5):
         assert torch.equal(limited(X, n), free(X, n))
     assert (entries(limited), entries(free)) == (2, 5)
@@ -132,6 +134,8 @@ def test_the_mode_is_resolved_as_torch_does():
 
 @pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
 def test_what_has_no_effect_is_said_once(monkeypatch, caplog):
+    from magneto._compile import Settings
+
     monkeypatch.setattr(_control, "_noted", False)
     with caplog.at_level(logging.WARNING, logger="magneto"):
         for _ in range(2):
