@@ -15,7 +15,8 @@ find_needs(const MgEntry *entry, uint8_t *needs)
         needs[entry->kept[i]] = MG_NEED_PRESENT;
     }
     for (int i = 0; i < entry->input_count; i++) {
-        needs[entry->inputs[i]] = MG_NEED_TENSOR;
+        int is_number = !Py_IS_TYPE(entry->nodes[entry->input_nodes[i]].value, &MgMeta_Type);
+        needs[entry->inputs[i]] = is_number ? MG_NEED_PRESENT : MG_NEED_TENSOR;
     }
 }
 
@@ -39,8 +40,8 @@ keep_firm(const MgEntry *entry, PyObject *const *registers, const uint8_t *writt
         int is_shape = check->kind == MG_GUARD_TYPE || check->kind == MG_GUARD_LENGTH || check->kind == MG_GUARD_KEYS ||
                        check->kind == MG_GUARD_LIMIT;
         int is_frame = entry->frames != NULL && is_of_frames(registers[check->source]);
-        if (check->kind == MG_GUARD_QUIET || (is_shape && written[check->source]) || is_frame ||
-            (check->kind == MG_GUARD_TENSOR && with_grad[check->source])) {
+        if (check->kind == MG_GUARD_QUIET || check->kind == MG_GUARD_SIZES || (is_shape && written[check->source]) ||
+            is_frame || (check->kind == MG_GUARD_TENSOR && with_grad[check->source])) {
             keep[i] = 1;
         }
     }

@@ -312,3 +312,20 @@ def test_dynamic_false_makes_a_graph_a_size() -> None:
     for n in (4, 5, 6):
         compiled(r(n, 3))
     assert [_placeholders(graph) for graph in recorder.graphs] == [["l_x_"]] * 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_filter_does_not_drop_what_was_decided_on_sizes(backend: str) -> None:
+    def program(x: torch.Tensor, k: int) -> torch.Tensor:
+        return x + k if x.shape[0] > 5 else x - k
+
+    function = torch._dynamo.lookup_backend(backend)
+
+    def chosen(module: fx.GraphModule, inputs: list[Any], **_: Any) -> Any:
+        return function(module, inputs)
+
+    dropped = {"guard_filter_fn": lambda guards: [guard.guard_type != "SHAPE_ENV" for guard in guards]}
+    compiled = magneto.compile(program, backend=chosen, options=dropped)
+    for n in (3, 4, 5, 7, 8, 4, 9):
+        x = r(n, 2)
+        torch.testing.assert_close(compiled(x, n), program(x, n))
