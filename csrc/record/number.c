@@ -11,6 +11,7 @@
 #include "ir/structure.h"
 #include "record/arithmetic.h"
 #include "record/arguments.h"
+#include "record/fraction.h"
 #include "record/record.h"
 #include "size/terms.h"
 
@@ -767,6 +768,15 @@ mg_number_compared(MgCapture *capture, int operation, PyObject *left, PyObject *
     if (has_a && !has_b && PyFloat_CheckExact(right)) {
         has_b = bound_of(PyFloat_AS_DOUBLE(right), &operation, &b);
     }
+    if (!has_a && mg_is_number(left)) {
+        has_a = has_b = mg_fraction_compare(capture, left, right, &a, &b);
+    }
+    else if (!has_b && mg_is_number(right)) {
+        has_a = has_b = mg_fraction_compare(capture, right, left, &b, &a);
+    }
+    if (has_a < 0) {
+        return 1;
+    }
     if (has_a && has_b) {
         MgRelation relation = operation == Py_EQ                         ? MG_RELATION_EQ
                               : operation == Py_NE                       ? MG_RELATION_NE
@@ -959,8 +969,7 @@ mg_number_called(MgCapture *capture, PyObject *callable, PyObject *const *args, 
         return 0;
     }
     MgNumber *number = (MgNumber *)args[0];
-    if (callable == (PyObject *)&PyLong_Type && number->dim.e != NULL) {
-        *result = Py_NewRef(args[0]);
+    if (mg_fraction_called(capture, callable, args[0], result)) {
         return 1;
     }
     if (callable == (PyObject *)&PyFloat_Type && number->dim.e == NULL) {

@@ -69,7 +69,7 @@ class Writer:
             f"{t}.size(-1)" if depth < 2 else a, f"sum(({a}, {b}))", f"helper({a}, {b}, {a})", f"helper({a}, scale={b})",
             f"({a} ** 2)", f"({a} & 6)", f"({a} | 1)", f"({a} ^ 3)", f"({a} << 1)", f"({a} >> 1)", f"~{a}", f"int({a})",
             f"[{a}, {b}][{self.pick('0', '1', '-1')}]", f"{{'p': {a}}}['p']", f"sorted([{a}, {b}, 3])[1]",
-            f"sum(v for v in {t}.shape)", f"max([{a}, {b}, 2])", f"math.prod({t}.shape)", f"divmod({a}, 3)[1]",
+            f"sum(v for v in {t}.shape)", f"max([{a}, {b}, 2])", f"math.prod({t}.shape)", f"int({a} / 3)", f"math.ceil({a} / 4)", f"round({a} / 3)", f"math.floor({a} * 0.75)", f"divmod({a}, 3)[1]",
         )  # fmt: skip
 
     def real(self) -> str:
@@ -83,7 +83,7 @@ class Writer:
         a, b = self.number(depth + 1), self.number(depth + 1)
         return self.pick(
             f"{a} < {b}", f"{a} <= {b}", f"{a} == {b}", f"{a} != {b}", f"{a} % 2 == 0", f"{a} > 4", f"{a}",
-            f"not {a}", f"0 < {a} < 9", f"{a} in (2, 3, 5)", f"{a} > 2.5", f"({a} > 3 and {b} < 8)",
+            f"not {a}", f"0 < {a} < 9", f"{a} in (2, 3, 5)", f"{a} > 2.5", f"{a} / 3 < {b}", f"1.5 <= {a} * 0.5", f"{a} / 4 == 1.25", f"({a} > 3 and {b} < 8)",
         )  # fmt: skip
 
     def tensor(self) -> str:

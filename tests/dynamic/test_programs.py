@@ -22,17 +22,15 @@ from .texts import Program
 # Programs of which there are more graphs than torch.compile's: how many, and why.
 _LESS = "torch.compile captures less of it, or gives it up"
 _AT_ONCE = "a comparison is decided at once, also if nothing but its result is asked for"
-_ROUNDED = "floats computed of sizes have no expression: what rounds or compares them takes their values"
+_ROUNDED = (
+    "a float that is no quotient of an int and a constant has no expression: what looks at it takes its value"
+)
 _TEXT = "a text, a key or a length takes the value"
 _HANDLED = (
     "what raises is captured up to there for each kind of size; torch.compile runs it in eager from then on"
 )
 MORE = {
     "bit operations": (2, _LESS),
-    "math.floor and ceil of a quotient": (5, _ROUNDED),
-    "round and int of a quotient": (5, _ROUNDED),
-    "int of a scaled size as a slice": (5, _ROUNDED),
-    "comparison of a quotient": (6, _ROUNDED),
     "a power that becomes complex": (4, _ROUNDED),
     "a size in torch.tensor": (4, _ROUNDED),
     "divmod": (2, _LESS),
