@@ -237,8 +237,8 @@ def compile(
 
     - `fullgraph`: raise `magneto.exc.Unsupported` where capture has to stop, in place of a graph break; values that
       depend on data are captured, which else are breaks.
-    - `dynamic`: which sizes and ints become symbols, so that one graph serves all of them: True for all, False for none,
-      None for those that were seen to change from call to call.
+    - `dynamic`: which sizes and ints become symbols, so that one graph serves all of them: True for all, False for
+      none, None for those that were seen to change from call to call.
     - `shapes_spec`: taken for the sake of `torch.compile`; it has no effect so far, and a warning says so.
     - `backend`: a name (`magneto.list_backends()`), or a callable that gets a `torch.fx.GraphModule` and its example
       inputs and returns a callable. `"eager"` runs the captured operations as they are. None is the default backend,

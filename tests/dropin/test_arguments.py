@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -80,7 +78,9 @@ def test_the_default_backend():
 
 
 def test_recompile_limit():
-    limited, free = (magneto.compile(add, backend="eager", recompile_limit=limit) for limit in (2, None))
+    limited, free = (
+        magneto.compile(add, backend="eager", recompile_limit=limit, dynamic=False) for limit in (2, None)
+    )
     for n in range(5):
         assert torch.equal(limited(X, n), free(X, n))
     assert (entries(limited), entries(free)) == (2, 5)
@@ -132,36 +132,14 @@ def test_the_mode_is_resolved_as_torch_does():
     assert Settings(mode="max-autotune-no-cudagraphs").find().config == theirs.config
 
 
-SAID_ONCE = """
-import sys
-import torch, magneto
-x = torch.ones(3)
-{first}
-{second}
-print(magneto.compile(lambda x: x + 1, backend="eager")(x).sum().item())
-"""
-DYNAMIC = "magneto.compile(lambda x: x, backend='eager', dynamic=True)"
-MARK = "magneto.mark_dynamic(x, 0)"
-THEIRS = "import torch._dynamo; torch._dynamo.mark_dynamic(x, 0)"
-
-
-@pytest.mark.parametrize("first", [DYNAMIC, MARK, THEIRS])
-def test_what_has_no_effect_is_said_once(first):
-    done = subprocess.run(
-        [sys.executable, "-c", SAID_ONCE.format(first=first, second=DYNAMIC)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == "6.0"
-    assert done.stderr.count("has no effect yet") == 1
-
-
 @pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
-def test_marks_that_torch_has_made_are_noticed(monkeypatch, caplog):
+def test_what_has_no_effect_is_said_once(monkeypatch, caplog):
+    from magneto._compile import Settings
+
     monkeypatch.setattr(_control, "_noted", False)
-    x = torch.ones(3)
-    torch._dynamo.mark_dynamic(x, 0)
     with caplog.at_level(logging.WARNING, logger="magneto"):
-        magneto.compile(add, backend="eager")(x)
+        for _ in range(2):
+            Settings(backend="eager", shapes_spec={})
     assert caplog.text.count("has no effect yet") == 1
 
 
