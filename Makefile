@@ -150,6 +150,9 @@ stress: build ## 5,000 random captured programs, 5,000 with breaks; hostile obje
 	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_BREAKS=5000 $(RUN) -m pytest -q tests/breaks/test_random.py
 	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_ALIASES=2000 $(RUN) -m pytest -q tests/programs/test_random_aliases.py
 	MAGNETO_RANDOM_SEED=$(SEED) $(RUN) -m pytest -q tests/guard/test_random_changes.py
+	MAGNETO_RANDOM_SEED=$(SEED) MAGNETO_RANDOM_DYNAMIC=5000 $(RUN) -m pytest -q tests/dynamic/test_random_sizes.py
+	MAGNETO_DYNAMIC=all $(RUN) -m pytest -q tests/dynamic/test_programs.py
+	MAGNETO_ALL_DYNAMIC=1 $(RUN) -m pytest -q tests/programs tests/breaks tests/entry tests/guard --ignore=tests/guard/test_origins.py --ignore=tests/breaks/test_messages.py
 	$(RUN) tests/stress/fuzz.py --seed $(SEED) --minutes $(MINUTES)
 	MAGNETO_SWEEP=1 $(RUN) -m pytest -q tests/record/test_ops.py tests/record/test_modules.py tests/record/shape
 	MAGNETO_COMPARE_EVERY=1 $(RUN) -m pytest -q tests/breaks/test_programs.py

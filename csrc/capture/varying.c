@@ -18,6 +18,7 @@
 
 #include <math.h>
 
+enum { RANKS = -3 }; /* in place of the number of dimensions: an item for what ranks were met */
 enum { MOST_DIMS = 8, MOST_ITEMS = 4096, MOST_SYMBOLS = 512 };
 
 int mg_varying_no_ints, mg_varying_no_floats, mg_varying_ignore_marks;
@@ -160,6 +161,21 @@ item_of(const MgVaryings *varying, const MgSource *source, int dim, const int64_
             memcpy(item->strides, strides, sizeof(int64_t) * (size_t)count);
         }
         lattice->count++;
+    }
+    return item;
+}
+
+/* The item for a tensor. Where tensors of another rank were met before, all sizes of one of this rank vary, as for TorchDynamo.
+ * NULL as in item_of. */
+static Item *
+tensor_item(const MgVaryings *varying, const MgSource *source, int dim, const int64_t *sizes, const int64_t *strides)
+{
+    int64_t rank = dim;
+    Item *ranks = item_of(varying, source, RANKS, &rank, NULL);
+    int is_other = ranks != NULL && ranks->sizes[0] != rank, before = varying->lattice->count;
+    Item *item = ranks == NULL ? NULL : item_of(varying, source, dim, sizes, strides);
+    if (item != NULL && is_other && varying->lattice->count > before) { /* it is new */
+        item->varying_sizes = (1u << dim) - 1;
     }
     return item;
 }
@@ -324,7 +340,7 @@ mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *
         return meta;
     }
     MgMarks marks;
-    Item *item = item_of(&capture->varying, source, meta->dim, values[0], values[1]);
+    Item *item = tensor_item(&capture->varying, source, meta->dim, values[0], values[1]);
     int status = item == NULL && PyErr_Occurred() ? MG_ERR : mg_marks_read(tensor, &marks);
     MgDim sizes[MOST_DIMS], strides[MOST_DIMS];
     if (item == NULL && status >= 0) {

@@ -8,6 +8,7 @@
 #include "cpython/depth.h"
 #include "cpython/shadow.h"
 #include "record/number.h"
+#include "torch/kinds.h"
 
 /* 1 if a class makes what holds or iterates over its arguments, or asks them for their texts. */
 static int
@@ -20,7 +21,7 @@ is_transparent_type(PyTypeObject *type)
             return 1;
         }
     }
-    return mg_shadow_base(type) != NULL;
+    return type == mg_kinds.partial || mg_shadow_base(type) != NULL;
 }
 
 int
@@ -39,9 +40,14 @@ mg_plain_is_transparent(PyObject *callable)
     if (self != NULL && !PyModule_Check(self)) {
         return mg_shadow_base(PyType_Check(self) ? (PyTypeObject *)self : Py_TYPE(self)) != NULL;
     }
-    return module != NULL && PyUnicode_Check(module) &&
-           (PyUnicode_CompareWithASCIIString(module, "builtins") == 0 ||
-            PyUnicode_CompareWithASCIIString(module, "_operator") == 0);
+    if (module == NULL || !PyUnicode_Check(module)) {
+        return 0;
+    }
+    if (PyUnicode_CompareWithASCIIString(module, "math") == 0) { /* it multiplies by the operator */
+        return strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, "prod") == 0;
+    }
+    return PyUnicode_CompareWithASCIIString(module, "builtins") == 0 ||
+           PyUnicode_CompareWithASCIIString(module, "_operator") == 0;
 }
 
 static PyObject *make_plain(MgCapture *capture, PyObject *value, MgWalk *walk);

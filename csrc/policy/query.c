@@ -711,9 +711,7 @@ mg_query_cached(MgCapture *capture, PyObject *callable, PyObject *const *args, P
     }
     int good = 1;
     for (; good > 0 && ready < total; ready++) {
-        PyObject *plain = mg_number_plain(capture, args[ready]);
-        exposed[ready] = plain == NULL ? NULL : mg_world_escape(capture, plain);
-        Py_XDECREF(plain);
+        exposed[ready] = mg_world_escape(capture, args[ready]);
         good = exposed[ready] == NULL ? -1 : is_key(capture, exposed[ready]);
     }
     PyObject *result = NULL;

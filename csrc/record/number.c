@@ -134,27 +134,6 @@ mg_number_take(MgCapture *capture, PyObject *object)
     return Py_NewRef(number->value);
 }
 
-PyObject *
-mg_number_plain(MgCapture *capture, PyObject *key)
-{
-    if (mg_is_number(key)) {
-        return mg_number_is_backed(key) ? mg_number_take(capture, key) : Py_NewRef(key);
-    }
-    if (!(PyTuple_CheckExact(key) || Py_IS_TYPE(key, mg_torch.size)) || !mg_symbol_inside(key)) {
-        return Py_NewRef(key);
-    }
-    PyObject *items = PyTuple_New(PyTuple_GET_SIZE(key));
-    for (Py_ssize_t i = 0; items != NULL && i < PyTuple_GET_SIZE(key); i++) {
-        PyObject *item = mg_number_plain(capture, PyTuple_GET_ITEM(key, i));
-        if (item == NULL) {
-            Py_CLEAR(items);
-            break;
-        }
-        PyTuple_SET_ITEM(items, i, item);
-    }
-    return Py_IS_TYPE(key, mg_torch.size) ? mg_symbol_size(items) : items;
-}
-
 typedef struct {
     MgCapture *capture;
     int failed;
@@ -344,8 +323,8 @@ expression_node(MgCapture *capture, const MgExpr *expr)
     PyObject *value = expression_value(capture, expr), *sum = NULL;
     int count = mg_expr_count(expr), constant = count > 0 && expr->terms[0].product == NULL;
     for (int i = 0; value != NULL && i < count; i++) {
-        const MgTerm *term = &expr->terms[(i + constant) % count]; /* the constant comes last */
-        int minus = i > 0 && term->coefficient < 0;
+        const MgTerm *term = &expr->terms[(i + constant) % count];                    /* the constant comes last */
+        int minus = i > 0 && term->coefficient < 0 && term->coefficient != INT64_MIN; /* which has no opposite */
         PyObject *part = term_ref(capture, term->product, minus ? -term->coefficient : term->coefficient, value);
         if (i == 0) {
             sum = part;
@@ -676,10 +655,30 @@ new_float(MgCapture *capture, PyObject *target, PyObject *const *operands, int c
     return (PyObject *)number;
 }
 
+/* 1 if a power is a float at each call, and not complex: the base is not negative, or the exponent is an int. 0 or MG_ERR. */
+static int
+is_real_power(MgCapture *capture, PyObject *base, PyObject *exponent)
+{
+    MgDim dim;
+    if (read_operand(exponent, &dim) ||
+        (PyFloat_CheckExact(exponent) && PyFloat_AS_DOUBLE(exponent) == floor(PyFloat_AS_DOUBLE(exponent)))) {
+        return 1;
+    }
+    if (read_operand(base, &dim)) {
+        return mg_facts_decide(&capture->varying.facts, MG_RELATION_LE, mg_dim(0), dim);
+    }
+    return PyFloat_CheckExact(base) && PyFloat_AS_DOUBLE(base) >= 0;
+}
+
 /* An operator whose result is a float in this call: 1 with the result, 0 if it is no float. */
 static int
 operate_floats(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result)
 {
+    int real = operation == NB_POWER ? is_real_power(capture, left, right) : 1;
+    if (real <= 0) {
+        *result = NULL;
+        return real < 0;
+    }
     PyObject *a = peek(left), *b = a == NULL ? NULL : peek(right);
     PyObject *value = b == NULL ? NULL : operations[operation].function(a, b);
     Py_XDECREF(a);
@@ -710,7 +709,8 @@ mg_number_binary(MgCapture *capture, int operation, PyObject *left, PyObject *ri
         *result = status < 0 ? NULL : mg_number_of(capture, c);
         return 1;
     }
-    if ((!ints || operation == NB_TRUE_DIVIDE) && operate_floats(capture, operation, left, right, result)) {
+    int is_float = !ints || operation == NB_TRUE_DIVIDE || (operation == NB_POWER && b.v < 0);
+    if (is_float && operate_floats(capture, operation, left, right, result)) {
         return 1;
     }
     *result = operations[operation].function == NULL
@@ -865,6 +865,32 @@ mg_number_absolute(MgCapture *capture, PyObject *object, PyObject **result)
 
 /* ---- calls ---- */
 
+/* min() or max() of several ints. 1 with the result, 0 if it is too hard. */
+static int
+choose_among(MgCapture *capture, int is_max, PyObject *const *items, Py_ssize_t count, PyObject **result)
+{
+    MgDim dim;
+    int varies = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!read_operand(items[i], &dim) || PyBool_Check(items[i])) {
+            return 0;
+        }
+        varies = varies || dim.e != NULL;
+    }
+    PyObject *best = varies ? Py_NewRef(items[0]) : NULL;
+    for (Py_ssize_t i = 1; best != NULL && i < count; i++) {
+        PyObject *next = NULL;
+        int chosen = choose(capture, is_max, best, items[i], &next);
+        Py_DECREF(best);
+        if (chosen == 0) {
+            return 0;
+        }
+        best = next;
+    }
+    *result = best;
+    return varies;
+}
+
 /* Functions of one number that return a float: recorded as they are. */
 static int
 is_float_function(PyObject *callable)
@@ -902,9 +928,13 @@ mg_number_called(MgCapture *capture, PyObject *callable, PyObject *const *args, 
                  PyObject **result)
 {
     static PyObject *max, *min, *absolute; /* strong */
-    int first = count > 0 && mg_is_number(args[0]) && mg_number_is_backed(args[0]);
-    int second = count > 1 && mg_is_number(args[1]) && mg_number_is_backed(args[1]);
-    if (kwnames != NULL || (!first && !second)) {
+    int first = count > 0 && mg_is_number(args[0]) && mg_number_is_backed(args[0]), any = first;
+    for (Py_ssize_t i = 1; i < count; i++) {
+        any = any || (mg_is_number(args[i]) && mg_number_is_backed(args[i]));
+    }
+    int is_list =
+        count == 1 && (PyTuple_CheckExact(args[0]) || PyList_CheckExact(args[0]) || Py_IS_TYPE(args[0], mg_torch.size));
+    if (kwnames != NULL || (!any && !is_list)) {
         return 0;
     }
     if (max == NULL || min == NULL || absolute == NULL) {
@@ -912,11 +942,18 @@ mg_number_called(MgCapture *capture, PyObject *callable, PyObject *const *args, 
         max = mg_aside_find("builtins", "max");
         min = mg_aside_find("builtins", "min");
     }
+    if (is_list) {
+        Py_ssize_t size = Py_SIZE(args[0]);
+        PyObject *const *items =
+            PyList_Check(args[0]) ? ((PyListObject *)args[0])->ob_item : ((PyTupleObject *)args[0])->ob_item;
+        return size >= 2 && (callable == max || callable == min) &&
+               choose_among(capture, callable == max, items, size, result);
+    }
     if (count == 1 && callable == absolute) {
         return mg_number_absolute(capture, args[0], result);
     }
-    if (count == 2 && (callable == max || callable == min)) {
-        return choose(capture, callable == max, args[0], args[1], result);
+    if (count >= 2 && (callable == max || callable == min)) {
+        return choose_among(capture, callable == max, args, count, result);
     }
     if (!first || count != 1) {
         return 0;

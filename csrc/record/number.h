@@ -60,9 +60,6 @@ MgSource *mg_number_source(MgCapture *capture, PyObject *number);
 /* 1 if a value is the number that captured code sees in place of this very int from outside. */
 int mg_number_is_from(MgCapture *capture, PyObject *value, PyObject *object);
 
-/* A key as C code may use it: a number in it takes its value, also in tuples. New. */
-PyObject *mg_number_plain(MgCapture *capture, PyObject *key);
-
 /* Takes the values of all sizes in an argument, or in metadata, for good. MG_OK or MG_ERR. */
 int mg_number_specialize(MgCapture *capture, PyObject *argument);
 

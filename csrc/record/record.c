@@ -323,10 +323,10 @@ specialize_all(MgMapping *mapping, PyObject *args, PyObject *kwargs)
 }
 
 /* The outcome of an operation, which is known. New; NULL if it can't be captured, or, if *again is set, if its arguments have to
- * be mapped again: sizes that vary have become numbers. */
+ * be mapped again: sizes that vary have become numbers. `before` is what was known before that. */
 static MgOutcome *
 find_varying_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs,
-                     int *again)
+                     MgFacts *before, int *again)
 {
     MgOutcome *outcome = NULL;
     if (!mapping->symbolic) {
@@ -344,7 +344,8 @@ find_varying_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyOb
         }
     }
     if (outcome == NULL && !PyErr_Occurred()) {
-        *again = specialize_all(mapping, args, kwargs) == MG_OK;
+        *again = mg_facts_copy(&mapping->capture->varying.facts, before) == MG_OK &&
+                 specialize_all(mapping, args, kwargs) == MG_OK;
     }
     return outcome;
 }
@@ -888,6 +889,7 @@ work_out(Operation *operation, MgNodeKind kind, PyObject *target, PyObject *cons
 {
     MgMapping *mapping = &operation->mapping;
     MgCapture *capture = mapping->capture;
+    MgFacts before = {0};
     int again = 1;
     for (int tries = 0; again && tries < 2; tries++) {
         clear_operation(operation);
@@ -897,11 +899,20 @@ work_out(Operation *operation, MgNodeKind kind, PyObject *target, PyObject *cons
         if (mapping->twins == NULL || mg_record_key_add(mapping, target) < 0 || mg_record_key_add(mapping, state) < 0 ||
             mg_record_map_arguments(mapping, args, count, kwnames, &operation->args, &operation->kwargs) < 0 ||
             check_gradless(capture, mapping->twins) < 0 || mg_shape_add_settings(target, mapping->key) < 0) {
+            mg_facts_free(&before);
             return MG_ERR;
         }
-        operation->outcome =
-            mapping->varies ? find_varying_outcome(mapping, kind, target, operation->args, operation->kwargs, &again)
-                            : find_outcome(mapping, kind, target, operation->args, operation->kwargs);
+        operation->outcome = mapping->varies ? find_varying_outcome(mapping, kind, target, operation->args,
+                                                                    operation->kwargs, &before, &again)
+                                             : find_outcome(mapping, kind, target, operation->args, operation->kwargs);
+    }
+    if (before.symbol_count > 0 &&
+        operation->outcome == NULL) { /* it is no part of the graph, and says nothing of sizes */
+        mg_facts_free(&capture->varying.facts);
+        capture->varying.facts = before;
+    }
+    else {
+        mg_facts_free(&before);
     }
     return operation->outcome == NULL ? MG_ERR : MG_OK;
 }

@@ -870,7 +870,7 @@ mg_number_call(MgCapture *capture, PyObject *callable, PyObject *const *args, Py
 {
     int first = count > 0 && mg_is_number(args[0]), any = first || (count > 1 && mg_is_number(args[1]));
     *result = NULL;
-    if (any && mg_number_called(capture, callable, args, count, kwnames, result)) {
+    if (count > 0 && mg_number_called(capture, callable, args, count, kwnames, result)) {
         return 1;
     }
     if (known.recorded == NULL) { /* nothing here depends on data */

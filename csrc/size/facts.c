@@ -26,6 +26,37 @@ mg_facts_free(MgFacts *facts)
     *facts = (MgFacts){0};
 }
 
+/* A copy of an array, with room for one more; or NULL with an exception. */
+static void *
+copy_array(const void *items, size_t size)
+{
+    void *copy = PyMem_Malloc(size + 1);
+    if (copy == NULL) {
+        PyErr_NoMemory();
+    }
+    else if (size > 0) {
+        memcpy(copy, items, size);
+    }
+    return copy;
+}
+
+int
+mg_facts_copy(const MgFacts *facts, MgFacts *copy)
+{
+    *copy = *facts;
+    copy->symbols = copy_array(facts->symbols, sizeof(MgSizeSymbol) * (size_t)facts->symbol_room);
+    copy->hints = copy_array(facts->hints, sizeof(int64_t) * (size_t)facts->hint_room);
+    copy->bounds = copy_array(facts->bounds, sizeof(MgSizeBound) * (size_t)facts->bound_room);
+    copy->holes = copy_array(facts->holes, sizeof(MgSizeBound) * (size_t)facts->hole_room);
+    copy->guards = copy_array(facts->guards, sizeof(MgSizeGuard) * (size_t)facts->guard_room);
+    if (copy->symbols == NULL || copy->hints == NULL || copy->bounds == NULL || copy->holes == NULL ||
+        copy->guards == NULL) {
+        mg_facts_free(copy);
+        return MG_ERR;
+    }
+    return MG_OK;
+}
+
 int
 mg_facts_symbol(MgFacts *facts, int64_t hint, MgRange range, MgDim *result)
 {

@@ -46,6 +46,9 @@ typedef struct {
 
 void mg_facts_free(MgFacts *facts);
 
+/* A copy, to go back to. MG_OK or MG_ERR. */
+int mg_facts_copy(const MgFacts *facts, MgFacts *copy);
+
 /* A new symbol, with its value in this call and the range that it has anyway. 1, 0 if there are too many, or MG_ERR. */
 int mg_facts_symbol(MgFacts *facts, int64_t hint, MgRange range, MgDim *result);
 

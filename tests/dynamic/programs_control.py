@@ -80,6 +80,14 @@ def f(x):
 ---
 @ f(T(n, 3)) | 3 4 5 7
 
+### an operation that breaks, of a size that varies
+def f(e, x):
+    mask = e[0] != e[1]
+    e = e[:, mask]
+    return x * 2, e
+---
+@ f(torch.arange(2 * n).view(2, n) % 4, T(n, 3)) | 3 5 6 7 9
+
 ### numbers in containers across a break
 def f(x, k):
     d = {"k": k, "l": [k, x.shape[0]]}

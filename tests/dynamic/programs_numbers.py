@@ -613,6 +613,13 @@ def f(x, k):
 ---
 @ f(X, n) | 3 4 2**40 2**31 2**62 5
 
+### the smallest int
+def f(x, k, m):
+    return x, ~k, k // -2, -k, k + m, m - k, abs(k), k - 1
+---
+@ f(X, n, 2) | 3 4 -2**63 5 -2**63
+@ f(X, -2**63, n) | 3 4 -1 5
+
 ### a hash of a number
 def f(x, k):
     return x * 2, hash(k), {k}, frozenset((k, 2))
@@ -805,6 +812,61 @@ def f(x, k):
     return x, a is k, k is None, k is not x
 ---
 @ f(X, n) | 300 400 500
+
+### an int that a cached function gets
+@functools.lru_cache
+def g(k, shape):
+    return k * 2 + len(shape)
+def f(x, k):
+    return x * g(k, x.shape)
+---
+@ f(T(n, 3), n) | 3 4 5 4
+
+### a list with a varying int is left alone
+def f(x, l, d):
+    return x * l[0] + d["a"], sum(l)
+L = [1000, 2]
+first = L[0]
+---
+@ f(X, [n * 1000, 2], {"a": n}) | 3 4 5 6
+f(X, L, {"a": 1})
+L[0] is first
+
+### an error below a key function, with sizes that vary
+def f(x, log, i):
+    x.add_(1)
+    try:
+        return sorted([2, 1], key=lambda n: log.append(n) or x[i] is None)
+    except IndexError:
+        log.append("caught")
+        return x * 2, log
+---
+@ f(T(n), [], torch.tensor([n % 2 * 9])) | 3 4 5 6 7
+
+### a power that becomes complex
+def f(x, k):
+    r = k ** 0.5
+    return x * r, type(r).__name__, isinstance(r, float), (x * r).dtype
+---
+@ f(X, n) | 3 4 5 -2 -4 6
+
+### a quotient whose divisor becomes 0
+def f(x, k):
+    try:
+        return x * (8 / k), k / 2
+    except ZeroDivisionError as e:
+        return str(e)
+---
+@ f(X, n) | 3 4 5 0 6 0
+
+### a root of a number that becomes negative
+def f(x, k):
+    try:
+        return x * math.sqrt(k), math.log(k)
+    except ValueError as e:
+        return str(e)
+---
+@ f(X, n) | 3 4 5 -2 0 6
 
 ### one int twice
 def f(x, a, b):
