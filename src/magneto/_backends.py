@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from magneto import _control, _core, _debug, _graph, _hints, _imports, _locks, _logs, _session, exc
 from magneto._config import config
+from magneto._counters import counters
 
 if TYPE_CHECKING:
     from magneto._symints import Symbols
@@ -206,9 +207,11 @@ class Compiler:
         for node, tensor in zip(module.graph.nodes, given, strict=False):  # the placeholders come first
             if isinstance(tensor, torch.Tensor):
                 context.tensor_to_context[tensor] = _shape(tensor, node, sizes)
+        hits = _cache_hits()
         try:
             with (
                 _locks.compile_lock(),
+                _right_cache(inputs),
                 _kept_state(entry),
                 _no_restart(inputs),
                 contextlib.nullcontext() if session is None else session.backend(),
@@ -233,7 +236,8 @@ class Compiler:
         if _has_views_of_merged_inputs(context, inputs):
             _let_go(context, module)
             return None
-        check = _guard_on_inputs(entry, context, inputs)
+        cached = _cache_hits() > hits
+        check = _guard_on_inputs(entry, context, inputs, cached)
         _let_go(context, module)
         compiled = _not_lazy(compiled)
         if frozen:
@@ -469,10 +473,27 @@ def _places(inputs: Sequence[Any], positions: list[int]) -> list[tuple[int, int,
     ]
 
 
-def _written_inputs(context: TracingContext, count: int) -> list[bool]:
-    """Which inputs AOTAutograd found to be written to, or otherwise changed."""
+def _cache_hits() -> int:
+    """How often AOTAutograd has found a graph in its cache."""
+    return counters["aot_autograd"]["autograd_cache_hit"] if "aot_autograd" in counters else 0
+
+
+@contextlib.contextmanager
+def _right_cache(inputs: Sequence[Any]) -> Iterator[None]:
+    """Keep AOTAutograd from its cache where inputs share memory: what is there may be for others that do not."""
+    if all(group < 0 for group in _storages(inputs)):
+        yield
+        return
+    from torch._functorch import config as settings
+
+    with settings.patch(enable_autograd_cache=False):
+        yield
+
+
+def _written_inputs(context: TracingContext, count: int, cached: bool = False) -> list[bool]:
+    """Which inputs AOTAutograd found to be written to, or otherwise changed; all if its cache does not tell."""
     if context.fw_metadata is None:
-        return [False] * count
+        return [cached] * count
     infos = context.fw_metadata.input_info
     written = [info.mutates_data or info.mutates_metadata or info.mutates_storage_metadata for info in infos]
     if len(written) != count:  # it left out some that were there twice, or put one in place of several
@@ -498,7 +519,7 @@ def _has_views_of_merged_inputs(context: TracingContext, inputs: list[Any]) -> b
 
 
 def _guard_on_inputs(
-    entry: _core.Entry, context: TracingContext, inputs: list[Any]
+    entry: _core.Entry, context: TracingContext, inputs: list[Any], cached: bool
 ) -> Callable[[tuple[Any, ...]], bool] | None:
     """What must hold of the graph's inputs for AOTAutograd's result to be right, as a function of them.
 
@@ -507,7 +528,7 @@ def _guard_on_inputs(
     for inputs that did share memory: of these the places must be the same.
     """
     guards = context.guards_context.aotautograd_guards
-    written = _written_inputs(context, len(inputs))
+    written = _written_inputs(context, len(inputs), cached)
     own: list[int] = []
     if any(written) and len(inputs) > 1:
         groups = _storages(inputs)

@@ -802,3 +802,18 @@ def test_dropout_between_recurrent_layers(kind, packed):
         results(magneto.compile(module, backend="aot_eager")), results(module), strict=True
     ):
         torch.testing.assert_close(found, expected)
+
+
+def test_graph_from_the_cache_of_aot_autograd_is_not_used_for_inputs_that_share_memory() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        x.add_(y * 3)
+        return x + 1
+
+    for _ in range(2):  # the second time it is in the cache
+        compiled = magneto.compile(f, backend="inductor")
+        compiled(torch.ones(4), torch.ones(4))
+        x = torch.arange(8.0)
+        y = x.clone()
+        assert torch.equal(compiled(x[:4], x[2:6]), f(y[:4], y[2:6]))
+        assert torch.equal(x, y)
