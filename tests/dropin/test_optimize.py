@@ -165,9 +165,11 @@ def test_modules_say_it_too() -> None:
 def test_guard_fail_fn_is_told_of_each_guard_that_fails(by_hooks: bool) -> None:
     failed: list[Any] = []
     if by_hooks:
-        decorate = torch._dynamo.optimize_assert("eager", hooks=Hooks(guard_fail_fn=failed.append))
+        decorate = torch._dynamo.optimize_assert(
+            "eager", hooks=Hooks(guard_fail_fn=failed.append), dynamic=False
+        )
     else:
-        decorate = torch._dynamo.optimize("eager", guard_fail_fn=failed.append)
+        decorate = torch._dynamo.optimize("eager", guard_fail_fn=failed.append, dynamic=False)
     compiled = decorate(scale)
     compiled(X, 2)
     compiled(X, 2)

@@ -123,7 +123,7 @@ magneto.config.recompile_limit = 3
 magneto.config.ignore_logging_functions.add(print)
 assert magneto.config.recompile_limit == 3
 assert magneto.config.verbose is True and magneto.config.suppress_errors is False
-f = magneto.compile(lambda x, n: x + n, backend="eager")
+f = magneto.compile(lambda x, n: x + n, backend="eager", dynamic=False)
 for n in range(5):
     f(torch.ones(1), n)
 assert len(magneto.cache_entries(f)) == 3
@@ -162,7 +162,7 @@ def test_the_environment_is_read_without_torch_dynamo():
 
 
 def test_settings_of_one_thread():
-    compiled, seen = eager(add), []
+    compiled, seen = eager(add, dynamic=False), []
 
     def other():
         seen.append(magneto.config.recompile_limit)
@@ -180,7 +180,7 @@ def test_settings_of_one_thread():
 
 
 def test_the_limit_is_read_live():
-    compiled = eager(add)
+    compiled = eager(add, dynamic=False)
     with torch._dynamo.config.patch(cache_size_limit=2):
         for n in range(4):
             assert torch.equal(compiled(X, n), X + n)
