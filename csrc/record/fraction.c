@@ -54,7 +54,7 @@ mg_fraction_read(MgCapture *capture, PyObject *value, MgFraction *fraction)
              *right = count > 1 ? PyTuple_GET_ITEM(parts, 1) : NULL;
     MgDim by;
     int64_t above;
-    fraction->below = 0;
+    *fraction = (MgFraction){mg_dim(0), 0};
     if (count == 1 && target == (PyObject *)&PyFloat_Type && read_int(left, &fraction->above)) {
         fraction->below = 1;
     }
@@ -64,10 +64,11 @@ mg_fraction_read(MgCapture *capture, PyObject *value, MgFraction *fraction)
     }
     else if (count == 2 && target == mg_arithmetic_function("mul")) {
         PyObject *constant = PyFloat_CheckExact(left) ? left : right, *other = constant == left ? right : left;
+        int64_t below;
         if (PyFloat_CheckExact(constant) && read_int(other, &by) &&
-            read_dyadic(PyFloat_AS_DOUBLE(constant), &above, &fraction->below) &&
-            (above == 0 || !mg_dim_mul(by, mg_dim(above), &fraction->above))) {
-            fraction->below = 0;
+            read_dyadic(PyFloat_AS_DOUBLE(constant), &above, &below) && above != 0 &&
+            mg_dim_mul(by, mg_dim(above), &fraction->above)) {
+            fraction->below = below;
         }
     }
     if (PyErr_Occurred()) {
