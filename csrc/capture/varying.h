@@ -40,14 +40,7 @@ int mg_varying_float(MgCapture *capture, MgSource *source, PyObject *value);
 /* Adds the guard for all that was decided. MG_OK or MG_ERR. */
 int mg_varying_guard(MgCapture *capture);
 
-/* 1 if the sizes or strides of a tensor vary. */
-static inline int
-mg_meta_varies(const MgMeta *meta)
-{
-    return meta->varies;
-}
-
-/* The same metadata with the values of this call. New; NULL with an exception. */
+/* Metadata with the values of this call in place of sizes that vary. New; NULL with an exception. */
 MgMeta *mg_meta_fixed(MgMeta *meta);
 
 void mg_varyings_free(MgVaryings *varyings);
