@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -153,9 +153,19 @@ def test_whisper() -> None:
     )
 
 
+@pytest.fixture
+def geometric_layers() -> Iterator[Any]:
+    """The layers of torch_geometric, which replaces functions of torch's when it is imported: not for other tests."""
+    before = dict(vars(torch))
+    yield pytest.importorskip("torch_geometric.nn")
+    for name, value in before.items():
+        if vars(torch).get(name) is not value:
+            setattr(torch, name, value)
+
+
 @pytest.mark.parametrize("kind", ["GCNConv", "GATConv"])
-def test_graphs_of_different_sizes(kind: str) -> None:
-    layers = pytest.importorskip("torch_geometric.nn")
+def test_graphs_of_different_sizes(kind: str, geometric_layers: Any) -> None:
+    layers = geometric_layers
     torch.manual_seed(0)
     first, second = getattr(layers, kind)(6, 8), getattr(layers, kind)(8, 4)
 

@@ -108,7 +108,7 @@ def theirs(program: Program) -> int:
 def test_program(name: str) -> None:
     ours = run(PROGRAMS[name])
     if name in MORE:
-        assert ours == MORE[name][0] > THEIRS[name], f"{ours} graphs: mend the list"
+        assert ours <= MORE[name][0] > THEIRS[name], f"{ours} graphs: mend the list"
     elif name in THEIRS:
         assert ours <= THEIRS[name], f"{ours} graphs: {magneto.counters['recompiles']}"
 
