@@ -42,6 +42,20 @@ def child(first: int, count: int, breaks: bool) -> None:
     print("done", flush=True)
 
 
+def eager_child(seed: int) -> None:
+    """The program of a seed in eager alone."""
+    sys.path.insert(0, str(HERE.parents[1]))
+    harness = importlib.import_module("programs.harness")
+    faulthandler.dump_traceback_later(60, exit=True)
+    harness.run(*importlib.import_module("capture.random_hostile").write(seed), compile=lambda function: function)
+
+
+def is_eagers(seed: int) -> bool:
+    """Whether a program crashes or hangs in eager, too: not all C code of torch's stands such objects."""
+    command = [sys.executable, str(HERE), "--eager", str(seed)]
+    return subprocess.run(command, capture_output=True, env=os.environ).returncode != 0
+
+
 def parent(arguments: argparse.Namespace) -> int:
     end = time.monotonic() + arguments.minutes * 60
     seed, bad, errors = arguments.seed, 0, 0
@@ -69,9 +83,13 @@ def parent(arguments: argparse.Namespace) -> int:
             print(output[at : stop if stop > 0 else None])
             at = output.find("difference ", stop) if stop > 0 else -1
         if not output.endswith("done\n"):
-            bad += 1
             seed = (reached[-1] if reached else seed) + 1
-            print(f"crash or hang ({status}) of seed {seed - 1}{', with breaks' * breaks}\n{stderr[-6000:]}")
+            if is_eagers(seed - 1):
+                errors += 1
+                print(f"error {seed - 1}: eager crashes or hangs too")
+            else:
+                bad += 1
+                print(f"crash or hang ({status}) of seed {seed - 1}{', with breaks' * breaks}\n{stderr[-6000:]}")
         else:
             seed += count
         sys.stdout.flush()
@@ -86,7 +104,11 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--breaks", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--eager", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.eager is not None:
+        eager_child(arguments.eager)
+        return 0
     if arguments.child:
         first, count = map(int, arguments.child.split(","))
         child(first, count, arguments.breaks)
