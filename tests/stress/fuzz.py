@@ -47,7 +47,9 @@ def eager_child(seed: int) -> None:
     sys.path.insert(0, str(HERE.parents[1]))
     harness = importlib.import_module("programs.harness")
     faulthandler.dump_traceback_later(60, exit=True)
-    harness.run(*importlib.import_module("capture.random_hostile").write(seed), compile=lambda function: function)
+    harness.run(
+        *importlib.import_module("capture.random_hostile").write(seed), compile=lambda function: function
+    )
 
 
 def is_eagers(seed: int) -> bool:
@@ -89,7 +91,9 @@ def parent(arguments: argparse.Namespace) -> int:
                 print(f"error {seed - 1}: eager crashes or hangs too")
             else:
                 bad += 1
-                print(f"crash or hang ({status}) of seed {seed - 1}{', with breaks' * breaks}\n{stderr[-6000:]}")
+                print(
+                    f"crash or hang ({status}) of seed {seed - 1}{', with breaks' * breaks}\n{stderr[-6000:]}"
+                )
         else:
             seed += count
         sys.stdout.flush()
