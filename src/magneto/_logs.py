@@ -20,6 +20,9 @@ from magneto import _core, _session, _stack, _trace
 _NAME = "torch._dynamo.magneto"  # below the logger that TORCH_LOGS="dynamo" is about
 
 log = logging.getLogger(_NAME)
+dynamic = logging.getLogger(
+    "torch.fx.experimental.symbolic_shapes.magneto"
+)  # the same for TORCH_LOGS="dynamic"
 
 
 @functools.cache
@@ -78,12 +81,29 @@ class Writer:
         if is_on("guards"):
             guards = "\n".join(f"| +- {guard}" for guard in entry.guards())
             self._write(artifact("guards"), logging.DEBUG, "\nGUARDS of %s:\n%s", self._place(), guards)
+        if dynamic.isEnabledFor(logging.INFO):
+            self._symbols(entry)
         if _trace.is_on():
             with _named():
                 _trace.guards(entry)
         wanted = is_on("graph") or is_on("graph_code") or is_on("graph_sizes") or _trace.is_on()
         if entry.operations and wanted:
             self._graph(entry)
+
+    def _symbols(self, entry: _core.Entry) -> None:
+        """The symbols of an entry, where each comes from, and what was decided on them."""
+        names = []
+        for number, (source, _, kind, dimension) in enumerate(entry.size_origins()):
+            name = f"{source}.{('size', 'stride')[kind]}()[{dimension}]" if kind < 2 else source
+            value, low, high = _core.size_symbol(entry, number)
+            bounds = f"[{'-int_oo' if low is None else low}, {'int_oo' if high is None else high}]"
+            names.append(name)
+            self._write(
+                dynamic, logging.INFO, "create_symbol s%d = %d for %s %s", number, value, name, bounds
+            )
+        for guard in entry.guards():
+            if any(name in guard for name in names) and any(sign in guard for sign in ("==", "!=", "<")):
+                self._write(dynamic, logging.INFO, "eval %s", guard)
 
     def _graph(self, entry: _core.Entry) -> None:
         from torch._subclasses.fake_tensor import FakeTensorMode

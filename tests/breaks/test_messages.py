@@ -397,6 +397,29 @@ def test_torch_logs_in_the_environment(tmp_path):
     assert done.stderr.count("Recompiling function f") == 2  # and of the rest of it behind the break
 
 
+def test_the_log_of_symbols_says_what_they_are_and_what_was_decided(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(
+        textwrap.dedent("""
+        import magneto, torch
+
+        @magneto.compile(backend="eager")
+        def f(x, n):
+            return x * n if x.size(0) > 3 else x
+
+        f(torch.ones(4), 2)
+        f(torch.ones(5), 3)
+        """)
+    )
+    done = subprocess.run(
+        [sys.executable, str(path)], env={**os.environ, "TORCH_LOGS": "dynamic"}, capture_output=True, text=True,
+        check=True, timeout=300,
+    )  # fmt: skip
+    assert "create_symbol s0 = 5 for L['x'].size()[0] [2, int_oo]" in done.stderr
+    assert "= 3 for L['n'] [-int_oo, int_oo]" in done.stderr
+    assert "3 < L['x'].size()[0]" in done.stderr
+
+
 @pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
 def test_verbose_shows_the_stack(caplog):
     with magneto.config.patch(verbose=True), caplog.at_level(logging.INFO, logger="magneto"):
