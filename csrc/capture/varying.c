@@ -509,6 +509,9 @@ mg_varying_guard(MgCapture *capture)
     guards->count = count;
     guards->origins = PyMem_Calloc((size_t)count, sizeof(Origin));
     guards->program = guards->origins == NULL ? NULL : mg_size_program_new(&varying->facts);
+    if (guards->program == NULL && !PyErr_Occurred()) {
+        PyErr_NoMemory();
+    }
     MgSource *last = varying->origins[0].source;
     for (int i = 0; guards->program != NULL && i < count; i++) {
         const MgVarying *origin = &varying->origins[i];
@@ -522,8 +525,9 @@ mg_varying_guard(MgCapture *capture)
         guards->facts.where = NULL;
         varying->facts = (MgFacts){0};
     }
-    else if (!PyErr_Occurred()) {
-        PyErr_NoMemory();
+    else if (PyErr_ExceptionMatches(PyExc_OverflowError)) { /* a loop that compares a number again and again */
+        PyErr_Clear();
+        status = mg_capture_abort(capture, MG_REASON_TOO_LONG, "too many guards on sizes");
     }
     Py_DECREF(guards);
     return status;
