@@ -262,6 +262,7 @@ capture_once(MgCompiled *self, const MgSubject *subject, MgTry *try)
     Verdict verdict = judge(capture, try, result == NULL, asked);
     MgEntry *entry = commit_capture(capture, result, verdict, try);
     try->why = (MgStopped){capture->reason, Py_XNewRef(capture->detail), Py_XNewRef(capture->where), verdict.strict};
+    try->too_much = capture->varying.is_too_much;
     entry = end_capture(capture, entry, try);
     mg_collections_release();
     return entry;
@@ -401,6 +402,19 @@ loosen_entry(MgCompiled *self, MgEntry *entry, const MgSubject *subject)
     return status;
 }
 
+static MgEntry *capture_compiled(MgCompiled *self, const MgSubject *subject);
+
+/* Captures a call whose sizes can't vary after all: with the sizes and numbers that it has. */
+static MgEntry *
+capture_fixed(MgCompiled *self, const MgSubject *subject)
+{
+    MgSubject fixed = *subject;
+    fixed.is_again = 1;
+    fixed.frozen = NULL;
+    self->captures--;
+    return capture_compiled(self, &fixed);
+}
+
 /* Captures a call. A new entry, or NULL: with an exception, or without one if the call is to be made in CPython. */
 static MgEntry *
 capture_compiled(MgCompiled *self, const MgSubject *subject)
@@ -413,6 +427,10 @@ capture_compiled(MgCompiled *self, const MgSubject *subject)
         entry = capture_before(self, subject, &try);
     }
     Py_CLEAR(try.untold);
+    if (entry == NULL && try.too_much && !PyErr_Occurred()) {
+        stop_clear(&try.why);
+        return capture_fixed(self, subject);
+    }
     int status = MG_OK;
     if (entry == NULL && (try.why.reason == MG_REASON_UNINITIALIZED || try.why.reason == MG_REASON_MEMORY) &&
         !try.why.strict) {
@@ -447,14 +465,7 @@ capture_compiled(MgCompiled *self, const MgSubject *subject)
     if (status != MG_OK) {
         Py_CLEAR(entry);
     }
-    if (status == MG_BREAK) {
-        self->captures--;
-        MgSubject fixed = *subject;
-        fixed.is_again = 1;
-        fixed.frozen = NULL;
-        return capture_compiled(self, &fixed);
-    }
-    return entry;
+    return status == MG_BREAK ? capture_fixed(self, subject) : entry;
 }
 
 MgEntry *

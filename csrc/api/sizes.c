@@ -3,6 +3,7 @@
 
 #include "ir/dimobject.h"
 #include "size/program.h"
+#include "size/prune.h"
 #include "size/tree.h"
 
 const char mg_sizes_doc[] =
@@ -150,6 +151,7 @@ tell(Session *session, PyObject *answers, PyObject *values)
         good = pair != NULL && PyList_Append(ranges, pair) == 0;
         Py_XDECREF(pair);
     }
+    good = good && mg_facts_prune(&session->facts) == MG_OK; /* as for an entry */
     PyObject *fits = good ? try_values(session, values) : NULL;
     PyObject *result = fits == NULL ? NULL : PyTuple_Pack(4, answers, guards, ranges, fits);
     Py_XDECREF(fits);

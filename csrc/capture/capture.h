@@ -199,6 +199,7 @@ typedef struct MgLattice MgLattice; /* a Python object, see varying.h */
 typedef struct {
     MgLattice *lattice; /* strong: what has varied so far; NULL if nothing is to */
     int is_used;        /* something varies */
+    int is_too_much;    /* there are more guards on sizes than an entry can have */
     uint64_t salt;      /* tells this place in the program from others that share the lattice */
     MgFacts facts;
     MgVarying *origins; /* owned: by symbol */

@@ -13,6 +13,7 @@
 #include "capture/place.h"
 #include "ir/dimobject.h"
 #include "size/program.h"
+#include "size/prune.h"
 #include "size/terms.h"
 #include "torch/kinds.h"
 
@@ -506,9 +507,12 @@ mg_varying_guard(MgCapture *capture)
         return MG_ERR;
     }
     guards->facts = (MgFacts){0};
+    guards->program = NULL;
     guards->count = count;
     guards->origins = PyMem_Calloc((size_t)count, sizeof(Origin));
-    guards->program = guards->origins == NULL ? NULL : mg_size_program_new(&varying->facts);
+    if (guards->origins != NULL && mg_facts_prune(&varying->facts) == MG_OK) {
+        guards->program = mg_size_program_new(&varying->facts);
+    }
     if (guards->program == NULL && !PyErr_Occurred()) {
         PyErr_NoMemory();
     }
@@ -525,8 +529,9 @@ mg_varying_guard(MgCapture *capture)
         guards->facts.where = NULL;
         varying->facts = (MgFacts){0};
     }
-    else if (PyErr_ExceptionMatches(PyExc_OverflowError)) { /* a loop that compares a number again and again */
+    else if (PyErr_ExceptionMatches(PyExc_OverflowError)) { /* the caller captures once more, with constants */
         PyErr_Clear();
+        varying->is_too_much = 1;
         status = mg_capture_abort(capture, MG_REASON_TOO_LONG, "too many guards on sizes");
     }
     Py_DECREF(guards);
@@ -583,7 +588,7 @@ int
 mg_size_guards_renew(PyObject *guards)
 {
     MgSizeGuards *self = (MgSizeGuards *)guards;
-    MgSizeProgram *program = mg_size_program_new(&self->facts);
+    MgSizeProgram *program = mg_facts_prune(&self->facts) < 0 ? NULL : mg_size_program_new(&self->facts);
     if (program == NULL) {
         return MG_ERR;
     }

@@ -242,34 +242,6 @@ range_shifted(const MgFacts *facts, const MgTerm *terms, int count, int depth)
 
 /* ---- differences ---- */
 
-/* d = scale * p + constant; p is normal. */
-typedef struct {
-    MgPoly p;
-    int64_t scale, constant;
-} Normal;
-
-/* 1, or 0 if that is too hard. */
-static int
-normalize(const MgPoly *d, Normal *normal)
-{
-    int64_t content = mg_poly_content(d, 0);
-    normal->constant = mg_poly_constant(d);
-    normal->p.count = 0;
-    normal->scale = content;
-    for (int i = 0; i < d->count; i++) {
-        if (d->terms[i].coefficient == INT64_MIN) {
-            return 0;
-        }
-        if (d->terms[i].product != NULL) {
-            if (normal->p.count == 0 && d->terms[i].coefficient < 0) {
-                normal->scale = -content;
-            }
-            normal->p.terms[normal->p.count++] = (MgTerm){d->terms[i].product, d->terms[i].coefficient / normal->scale};
-        }
-    }
-    return content > 0;
-}
-
 static const MgSizeBound *
 find_bound(const MgSizeBound *bounds, int count, const MgExpr *expr)
 {
@@ -294,11 +266,11 @@ range_normal(const MgFacts *facts, const MgPoly *p, int depth)
 static MgRange
 range_poly(const MgFacts *facts, const MgPoly *poly, int depth)
 {
-    Normal normal;
+    MgNormal normal;
     if (mg_poly_is_constant(poly)) {
         return (MgRange){mg_poly_constant(poly), mg_poly_constant(poly)};
     }
-    if (!normalize(poly, &normal)) {
+    if (!mg_poly_normalize(poly, &normal)) {
         return everything;
     }
     MgRange range = range_times(range_normal(facts, &normal.p, depth), (MgRange){normal.scale, normal.scale});
@@ -439,7 +411,7 @@ clear_quotients(const MgFacts *facts, MgPoly *d)
 
 /* Whether `d relation 0`: 1, 0 or UNKNOWN. */
 static int
-know(const MgFacts *facts, MgRelation relation, const MgPoly *d, const Normal *normal)
+know(const MgFacts *facts, MgRelation relation, const MgPoly *d, const MgNormal *normal)
 {
     MgRange range = range_poly(facts, d, 0);
     if (relation == MG_RELATION_LT) {
@@ -463,7 +435,7 @@ know(const MgFacts *facts, MgRelation relation, const MgPoly *d, const Normal *n
 
 /* The difference in both forms. 1, or 0 if that is too hard. */
 static int
-differ(const MgFacts *facts, MgDim a, MgDim b, MgPoly *d, Normal *normal)
+differ(const MgFacts *facts, MgDim a, MgDim b, MgPoly *d, MgNormal *normal)
 {
     MgPoly right;
     a = mg_facts_simplify(facts, a);
@@ -472,7 +444,7 @@ differ(const MgFacts *facts, MgDim a, MgDim b, MgPoly *d, Normal *normal)
         return 0;
     }
     clear_quotients(facts, d);
-    return mg_poly_is_constant(d) || normalize(d, normal);
+    return mg_poly_is_constant(d) || mg_poly_normalize(d, normal);
 }
 
 static int
@@ -488,7 +460,7 @@ int
 mg_facts_know(const MgFacts *facts, MgRelation relation, MgDim a, MgDim b)
 {
     MgPoly d;
-    Normal normal;
+    MgNormal normal;
     if (a.e == b.e && (a.e != NULL || a.v == b.v)) {
         return holds(relation, 0, 0);
     }
@@ -573,7 +545,7 @@ mg_facts_symbol_of(const MgSizeGuard *guard)
 
 /* scale * p + constant is at least `low`, or with `sign` -1 at most: what that says of p is noted. MG_OK or MG_ERR. */
 static int
-note_end(MgFacts *facts, const Normal *normal, int64_t end, int sign)
+note_end(MgFacts *facts, const MgNormal *normal, int64_t end, int sign)
 {
     int64_t bound, scale = normal->scale;
     MgRange range = everything;
@@ -594,8 +566,8 @@ note_end(MgFacts *facts, const Normal *normal, int64_t end, int sign)
 static int
 note_range(MgFacts *facts, const MgPoly *poly, MgRange range)
 {
-    Normal normal;
-    if (mg_poly_is_constant(poly) || !normalize(poly, &normal)) {
+    MgNormal normal;
+    if (mg_poly_is_constant(poly) || !mg_poly_normalize(poly, &normal)) {
         return MG_OK;
     }
     int status = range.low == INT64_MIN ? MG_OK : note_end(facts, &normal, range.low, 1);
@@ -631,7 +603,7 @@ replace_symbol(MgFacts *facts, const MgPoly *d)
 
 /* Learns that `d relation 0`. MG_OK or MG_ERR. */
 static int
-learn(MgFacts *facts, MgRelation relation, const MgPoly *d, const Normal *normal)
+learn(MgFacts *facts, MgRelation relation, const MgPoly *d, const MgNormal *normal)
 {
     if (relation == MG_RELATION_NE) {
         const MgExpr *expr = normal->constant % normal->scale == 0 ? mg_poly_intern(&normal->p) : NULL;
@@ -659,7 +631,7 @@ int
 mg_facts_decide(MgFacts *facts, MgRelation relation, MgDim a, MgDim b)
 {
     MgPoly d;
-    Normal normal;
+    MgNormal normal;
     int known = mg_facts_know(facts, relation, a, b);
     if (known != UNKNOWN) {
         assert(known == holds(relation, a.v, b.v));

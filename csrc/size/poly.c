@@ -337,3 +337,25 @@ mg_poly_dim(const MgPoly *poly, int64_t hint, MgDim *result)
     *result = (MgDim){hint, mg_poly_intern(poly)};
     return result->e != NULL;
 }
+
+int
+mg_poly_normalize(const MgPoly *poly, MgNormal *normal)
+{
+    int64_t content = mg_poly_content(poly, 0);
+    normal->constant = mg_poly_constant(poly);
+    normal->p.count = 0;
+    normal->scale = content;
+    for (int i = 0; i < poly->count; i++) {
+        const MgTerm *term = &poly->terms[i];
+        if (term->coefficient == INT64_MIN) {
+            return 0;
+        }
+        if (term->product != NULL) {
+            if (normal->p.count == 0 && term->coefficient < 0) {
+                normal->scale = -content;
+            }
+            normal->p.terms[normal->p.count++] = (MgTerm){term->product, term->coefficient / normal->scale};
+        }
+    }
+    return content > 0;
+}

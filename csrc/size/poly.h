@@ -48,6 +48,15 @@ mg_poly_is_constant(const MgPoly *poly)
     return poly->count == 0 || (poly->count == 1 && poly->terms[0].product == NULL);
 }
 
+/* A polynomial as scale * p + constant: p is normal, it has no constant, no common divisor, and a positive first coefficient. */
+typedef struct {
+    MgPoly p;
+    int64_t scale, constant;
+} MgNormal;
+
+/* 1, or 0 if that is too hard. */
+int mg_poly_normalize(const MgPoly *poly, MgNormal *normal);
+
 /* The greatest number that divides both; at least a divisor if they are too large. */
 int64_t mg_gcd(int64_t a, int64_t b);
 

@@ -198,9 +198,9 @@ class Symbols:
         """Have the entry check what the backend has decided. False if that can't be said: the sizes must not vary."""
         try:
             self.reader.settle()
-        except Unreadable:
+            self.entry.renew_sizes()
+        except (Unreadable, OverflowError):
             return False
-        self.entry.renew_sizes()
         self.env.freeze()
         return True
 
