@@ -45,7 +45,7 @@ size_text(MgDim dim)
 static PyObject *
 answer(Session *session, PyObject *question)
 {
-    MgDim a, b;
+    MgDim a = mg_dim(0), b = a;
     int relation = PyTuple_Check(question) ? mg_relation_of(PyTuple_GetItem(question, 0)) : -1;
     int status = mg_tree_read(&session->facts, relation < 0 ? question : PyTuple_GetItem(question, 1), 0, &a);
     if (status == 1 && relation >= 0) {

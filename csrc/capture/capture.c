@@ -239,7 +239,7 @@ mg_capture_abort(MgCapture *capture, MgReason reason, const char *detail, ...)
     if (capture->reason == MG_REASON_NONE) {
         int starved = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);
         PyErr_Clear();
-        capture->reason = starved ? MG_REASON_MEMORY : reason;
+        capture->reason = starved ? MG_REASON_MEMORY : (int)reason;
         if (capture->reason == MG_REASON_MEMORY) { /* what was seen since may be wrong: nothing comes of it */
             capture->breaks.can_break = 0;
         }

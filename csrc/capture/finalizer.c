@@ -434,8 +434,9 @@ mg_finalizer_check(MgCapture *capture, MgFrame *frame, PyObject **sp, int argume
             }
             watch->tag = tag;
         }
-        Py_ssize_t count = watch->record == NULL ? count_frames(capture, frame, sp, watch->item)
-                                                 : occurrences(watch->record->view, in_shadow(capture, watch->item));
+        assert((shadow == NULL) == (watch->record == NULL));
+        Py_ssize_t count = shadow == NULL ? count_frames(capture, frame, sp, watch->item)
+                                          : occurrences(shadow, in_shadow(capture, watch->item));
         for (; watch->count > count; watch->count--) {
             int found = drop(capture, watch->item);
             if (found != 0) {

@@ -334,7 +334,7 @@ MgMeta *
 mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *meta)
 {
     MgLattice *lattice = capture->varying.lattice;
-    int64_t values[2][MOST_DIMS];
+    int64_t values[2][MOST_DIMS] = {{0}};
     if (lattice == NULL || source->is_fixed || (meta->flags & MG_META_PARAMETER) || meta->dim == 0 ||
         meta->dim > MOST_DIMS || meta->fake != NULL || !read_ints(meta->sizes, values[0]) ||
         !read_ints(meta->strides, values[1])) {

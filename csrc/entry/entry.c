@@ -442,7 +442,7 @@ build_exit(MgEntry *entry, PyObject *owner, PyObject **registers, PyObject **out
         frame->code = (PyCodeObject *)Py_NewRef((PyObject *)from->code);
         frame->offset = from->offset;
         frame->awaiting = from->awaiting;
-        size_t room = (size_t)(from->code->co_nlocalsplus + from->code->co_stacksize); /* see mg_exit_place */
+        size_t room = (size_t)from->code->co_nlocalsplus + (size_t)from->code->co_stacksize; /* see mg_exit_place */
         frame->slots = PyMem_Calloc(room + 1, sizeof(PyObject *));
         frame->count = frame->slots == NULL ? 0 : from->count;
         int good = frame->slots != NULL;

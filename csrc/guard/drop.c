@@ -143,11 +143,12 @@ mg_drop_checks(MgProgram *program, const uint8_t *keep, const uint8_t *needs, in
     MgCheck *checks = PyMem_Calloc((size_t)(count + steps) + 1, sizeof(MgCheck));
     uint8_t *used = PyMem_Calloc((size_t)steps + 1, 1);
     if (checks == NULL || used == NULL) {
+        PyMem_Free(checks);
+        PyMem_Free(used);
         PyErr_NoMemory();
+        return MG_ERR;
     }
-    else {
-        mark_used(program, keep, needs, used);
-    }
+    mark_used(program, keep, needs, used);
     PyObject *texts = PyErr_Occurred() ? NULL : texts_of_unused(program, used);
     if (texts == NULL) {
         PyMem_Free(checks);

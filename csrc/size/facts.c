@@ -444,7 +444,13 @@ differ(const MgFacts *facts, MgDim a, MgDim b, MgPoly *d, MgNormal *normal)
         return 0;
     }
     clear_quotients(facts, d);
-    return mg_poly_is_constant(d) || mg_poly_normalize(d, normal);
+    if (mg_poly_is_constant(d)) {
+        normal->p.count = 0;
+        normal->scale = 1;
+        normal->constant = mg_poly_constant(d);
+        return 1;
+    }
+    return mg_poly_normalize(d, normal);
 }
 
 static int
@@ -476,8 +482,8 @@ note_bound(MgFacts *facts, const MgPoly *p, MgRange range)
 {
     const MgExpr *expr = mg_poly_intern(p);
     const MgProduct *product = p->count == 1 ? p->terms[0].product : NULL;
-    if (mg_product_count(product) == 1 && product->factors[0].power == 1 && p->terms[0].coefficient == 1 &&
-        product->factors[0].atom->kind == MG_ATOM_SYMBOL) {
+    if (product != NULL && mg_product_count(product) == 1 && product->factors[0].power == 1 &&
+        p->terms[0].coefficient == 1 && product->factors[0].atom->kind == MG_ATOM_SYMBOL) {
         MgSizeSymbol *symbol = &facts->symbols[product->factors[0].atom->symbol];
         symbol->range = range_both(symbol->range, range);
         return MG_OK;

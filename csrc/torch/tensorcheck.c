@@ -39,7 +39,7 @@ mg_tensor_check_varies(const int64_t *sizes, const int64_t *strides, const MgTen
 {
     assert(check->dim <= MG_VARYING_DIMS);
     for (int64_t i = 0; i < check->dim; i++) {
-        int k = check->varies.strides[i];
+        const int8_t k = check->varies.strides[i];
         if ((sizes[i] != check->dims[i] && !(check->varies.sizes & 1 << i)) ||
             (k == MG_STRIDE_FIXED ? strides[i] != check->dims[check->dim + i]
                                   : k != MG_STRIDE_ANY && strides[i] != sizes[k] * strides[k])) {

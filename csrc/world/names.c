@@ -20,6 +20,7 @@ note_cell(MgSource *cell, const MgSource *owner, PyFunctionObject *function, Py_
         return MG_OK;
     }
     if (owner == NULL) {
+        assert(function != NULL);
         const PyCodeObject *code = (const PyCodeObject *)function->func_code;
         Py_ssize_t first = PyTuple_GET_SIZE(code->co_localsplusnames) - code->co_nfreevars;
         PyObject *name = PyTuple_GET_ITEM(code->co_localsplusnames, first + index);
