@@ -1,6 +1,9 @@
 /* Misses: what Python is told of a call that fits no entry. */
 #include "api/miss.h"
 
+/* Entries of which is told why they don't fit, the newest first: what a miss costs must not grow with their number. */
+#define MOST_TOLD 16
+
 /* Why none of a tuple of entries fits, as a list of texts. New. */
 static PyObject *
 explain_miss(PyObject *entries, PyObject *const *arguments)
@@ -47,7 +50,7 @@ mg_miss_tell(MgCompiled *self, MgEntry **entries, int count, PyObject *const *ar
         return 0;
     }
     PyObject *tried, *texts;
-    if (explain_all(entries, count, arguments, &tried, &texts) < 0) {
+    if (explain_all(entries, limit > 0 || count < MOST_TOLD ? count : MOST_TOLD, arguments, &tried, &texts) < 0) {
         return -1;
     }
     PyObject *told = PyObject_CallFunction(self->missed, "OOO", texts, limit > 0 ? Py_True : Py_False, tried);

@@ -82,8 +82,6 @@ class Observer:
         assert session is not None
         if entry is not None and not self.fullgraph:
             counters["frames"]["ok"] += 1
-        if entry is not None:
-            _tables.compiled(session.code)
         session.close(entry, error)
         if entry is not None and entry.operations and self.hooks.guard_export_fn is not None:
             from torch._guards import GuardsSet

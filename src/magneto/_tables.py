@@ -35,13 +35,6 @@ def looked_at(code: CodeType) -> None:
             codes.seen[:] = [reference for reference in codes.seen if reference() is not None]
 
 
-def compiled(code: CodeType) -> None:
-    """A frame was compiled. There is no new code: what is executed is the original."""
-    module = _loaded("utils")
-    if module is not None:
-        module.orig_code_map[code] = code
-
-
 def guard_failed(reason: str, code: CodeType, hook: Callable[[Any], None] | None) -> None:
     """A call does not fit an entry. The hook is torch's `guard_fail_fn`."""
     module = _loaded("utils")

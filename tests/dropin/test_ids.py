@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 
 import torch
@@ -119,3 +120,20 @@ def test_entries_and_logs_have_the_id(caplog):
     assert len(seen) == 1 and seen[0][0] == "0/1"
     assert "- 0/0: " in seen[0][1]
     start_again()
+
+
+def test_the_count_of_a_frame_goes_with_its_code():
+    from torch._dynamo import convert_frame, utils
+
+    def some(count):
+        for _ in range(count):
+            names: dict[str, object] = {}
+            exec("def f(x): return x + 1", names)
+            magneto.compile(names["f"], backend="eager")(torch.ones(3))
+            del names
+        utils.clear_compilation_metrics()  # the last 64 know their codes
+        gc.collect()
+        return len(convert_frame.FRAME_COMPILE_COUNTER)
+
+    start_again()
+    assert some(5) == some(20)

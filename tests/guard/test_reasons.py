@@ -151,3 +151,18 @@ def test_a_guard_on_an_object_that_is_not_kept() -> None:
     assert guards() == ["L['items'][0] is the same object, which is gone"]
     assert compiled(X, [(i for i in range(3))])[1] is False
     assert len(magneto.cache_entries(compiled)) == 2
+
+
+def test_the_newest_entries_are_told_and_not_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    missed = _events.Observer.missed
+
+    def listen(self: _events.Observer, texts: list[str], *rest: Any, **named: Any) -> bool:
+        told.append(len(texts))
+        return missed(self, texts, *rest, **named)
+
+    monkeypatch.setattr(_events.Observer, "missed", listen)
+    compiled = magneto.compile(lambda x, name: x + len(name), backend="eager", recompile_limit=64)
+    for index in range(40):
+        assert compiled(X, f"name{index}").equal(X + len(f"name{index}"))
+    assert told == [*range(1, 16), *[16] * 24]

@@ -83,6 +83,9 @@ def clear_torch() -> None:
         module.guard_failures.clear()
         module.graph_break_reasons.clear()
         sys.modules["torch._logging._internal"].structured_logging_overhead.clear()
+    module = sys.modules.get("torch._dynamo.convert_frame")
+    if module is not None:
+        module.input_codes.clear()
     module = sys.modules.get("torch._subclasses.fake_tensor")
     if module is not None:
         module.FakeTensorMode.cache_clear()  # what operations give on FakeTensors
