@@ -5,6 +5,7 @@
 #include "api/sizes.h"
 #include "api/wrapper.h"
 #include "base/reserve.h"
+#include "capture/advice.h"
 #include "capture/recover.h"
 #include "capture/tracer.h"
 #include "capture/varying.h"
@@ -394,24 +395,45 @@ core_layout_known(PyObject *module, PyObject *unused)
 }
 
 PyDoc_STRVAR(set_dynamic_doc,
-             "set_dynamic(static, automatic, ints, floats, strict, /)\n--\n\n"
+             "set_dynamic(static, automatic, ints, floats, strict, parameters, properties, module_ints, /)\n--\n\n"
              "Say which sizes become symbols: whether they are static when they are met for the first "
              "time, whether those that vary become symbols, and ints and floats too, and whether it is an error if "
-             "a size that is marked becomes a constant.");
+             "a size that is marked becomes a constant; whether parameters and buffers, and tensors of torch's own "
+             "modules, are static; whether ints of modules may vary.");
 
 static PyObject *
 core_set_dynamic(PyObject *module, PyObject *args)
 {
     (void)module;
-    int is_static, automatic, ints, floats, strict;
-    if (!PyArg_ParseTuple(args, "ppppp", &is_static, &automatic, &ints, &floats, &strict)) {
+    int is_static, automatic, ints, floats, strict, parameters, properties, module_ints;
+    if (!PyArg_ParseTuple(args, "pppppppp", &is_static, &automatic, &ints, &floats, &strict, &parameters, &properties,
+                          &module_ints)) {
         return NULL;
     }
+    mg_varying_fixed_tensors = (parameters ? MG_FIXED_PARAMETER : 0) | (properties ? MG_FIXED_BUILTIN : 0);
+    mg_varying_module_ints = module_ints;
     mg_callable_static = is_static;
     mg_callable_automatic = automatic;
     mg_varying_no_ints = !ints;
     mg_varying_no_floats = !floats;
     mg_varying_ignore_marks = !strict;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(set_adviser_doc,
+             "set_adviser(ask, tell, /)\n--\n\n"
+             "Have captures ask about the sizes and numbers that they meet, and tell what varies; None for nobody.");
+
+static PyObject *
+core_set_adviser(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *asked, *told;
+    if (!PyArg_ParseTuple(args, "OO", &asked, &told)) {
+        return NULL;
+    }
+    Py_XSETREF(mg_advice_asked, asked == Py_None ? NULL : Py_NewRef(asked));
+    Py_XSETREF(mg_advice_told, told == Py_None ? NULL : Py_NewRef(told));
     Py_RETURN_NONE;
 }
 
@@ -511,6 +533,7 @@ static PyMethodDef core_methods[] = {
     {"layout_known", core_layout_known, METH_NOARGS, layout_known_doc},
     {"stance", core_stance, METH_VARARGS, stance_doc},
     {"set_dynamic", core_set_dynamic, METH_VARARGS, set_dynamic_doc},
+    {"set_adviser", core_set_adviser, METH_VARARGS, set_adviser_doc},
     {"allow_symbols", core_allow_symbols, METH_VARARGS, allow_symbols_doc},
     {"reasons", core_reasons, METH_NOARGS, reasons_doc},
     {"clear_frames", mg_recover_clear_frames, METH_O, clear_frames_doc},

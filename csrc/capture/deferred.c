@@ -99,7 +99,7 @@ find_number(MgCapture *capture, MgDeferred *lazy)
     MgDim dim;
     int is_float = PyFloat_CheckExact(lazy->value);
     int varies = is_float ? mg_varying_float(capture, lazy->source, lazy->value)
-                          : mg_varying_int(capture, lazy->source, lazy->value, &dim);
+                          : mg_varying_int(capture, lazy->source, 0, lazy->value, &dim);
     if (varies > 0) {
         lazy->number = is_float ? mg_tracer.real(capture, lazy->value, lazy->source) : mg_tracer.number(capture, dim);
     }

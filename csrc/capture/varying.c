@@ -9,6 +9,7 @@
 #include "capture/varying.h"
 
 #include "base/vector.h"
+#include "capture/advice.h"
 #include "capture/marks.h"
 #include "capture/place.h"
 #include "ir/dimobject.h"
@@ -22,7 +23,8 @@
 enum { RANKS = -3 }; /* in place of the number of dimensions: an item for what ranks were met */
 enum { MOST_DIMS = 8, MOST_ITEMS = 4096, MOST_SYMBOLS = 512 };
 
-int mg_varying_no_ints, mg_varying_no_floats, mg_varying_ignore_marks;
+int mg_varying_no_ints, mg_varying_no_floats, mg_varying_ignore_marks, mg_varying_module_ints;
+int mg_varying_fixed_tensors = MG_FIXED_BUILTIN | MG_FIXED_PARAMETER;
 
 /* ---- the lattice ---- */
 
@@ -30,6 +32,7 @@ typedef struct {
     uint64_t path;                                /* 0: free */
     int dim;                                      /* -1 for an int, -2 for a float */
     unsigned varying_sizes, varying_strides;      /* bits; of an int the first of the former */
+    unsigned dynamic, unbacked, fixed;            /* bits: what was said of it, see MgAdvice */
     int64_t sizes[MOST_DIMS], strides[MOST_DIMS]; /* an int is the first of the sizes, and so are the bits of a float */
 } Item;
 
@@ -181,6 +184,34 @@ tensor_item(const MgVaryings *varying, const MgSource *source, int dim, const in
     return item;
 }
 
+/* Notes what was said of an item, and if it is new, what was seen of it before. */
+static void
+take_advice(Item *item, const MgAdvice *advice, int is_new)
+{
+    if (is_new && advice->is_known) {
+        memcpy(item->sizes, advice->sizes, sizeof(item->sizes));
+        memcpy(item->strides, advice->strides, sizeof(item->strides));
+        item->varying_sizes = advice->varying_sizes;
+        item->varying_strides = advice->varying_strides;
+    }
+    item->dynamic = advice->dynamic;
+    item->unbacked = advice->unbacked;
+    item->fixed = advice->fixed;
+}
+
+/* Tells those who ask for it what is known of an item now. MG_OK or MG_ERR. */
+static int
+tell_item(const MgSource *source, const Item *item)
+{
+    MgAdvice known = {.varying_sizes = item->varying_sizes, .varying_strides = item->varying_strides};
+    if (mg_advice_told == NULL) {
+        return MG_OK;
+    }
+    memcpy(known.sizes, item->sizes, sizeof(item->sizes));
+    memcpy(known.strides, item->strides, sizeof(item->strides));
+    return mg_advice_tell(source, item->dim, &known);
+}
+
 /* ---- symbols ---- */
 
 /* MgFacts.where of a capture. */
@@ -246,9 +277,10 @@ find_sizes(MgCapture *capture, MgSource *source, Item *item, const MgMarks *mark
         int seen = lattice->dynamic == MG_DYNAMIC_ALL ||
                    (lattice->dynamic == MG_DYNAMIC_AUTOMATIC && (item->varying_sizes & (unsigned)bit));
         int is_marked = (marks->dynamic & bit) != 0, is_ranged = is_marked && (marks->ranged & bit);
+        int is_fixed = (marks->fixed & bit) || (item->fixed & (unsigned)bit), is_told = (int)item->dynamic & bit;
         sizes[i] = mg_dim(values[i]);
-        if (values[i] > 1 && (is_marked || (marks->weak & bit) || (seen && !(marks->fixed & bit)))) {
-            int has_varied = (item->varying_sizes & (unsigned)bit) || is_marked || (marks->weak & bit);
+        if (values[i] > 1 && (is_marked || (marks->weak & bit) || ((seen || is_told) && !is_fixed))) {
+            int has_varied = (item->varying_sizes & (unsigned)bit) || is_marked || (marks->weak & bit) || is_told;
             MgVarying origin = {source, MG_VARYING_SIZE, i, 0, is_marked, is_ranged, !has_varied};
             if (size_symbol(capture, origin, values[i], is_ranged ? marks->ranges[i] : any, &sizes[i]) < 0) {
                 return MG_ERR;
@@ -330,38 +362,18 @@ read_ints(PyObject *tuple, int64_t *values)
     return 1;
 }
 
-MgMeta *
-mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *meta)
+/* Metadata of a tensor whose sizes and strides are these; `meta` is stolen. New. */
+static MgMeta *
+meta_with(MgMeta *meta, const MgDim *sizes, const MgDim *strides)
 {
-    MgLattice *lattice = capture->varying.lattice;
-    int64_t values[2][MOST_DIMS] = {{0}};
-    if (lattice == NULL || source->is_fixed || (meta->flags & MG_META_PARAMETER) || meta->dim == 0 ||
-        meta->dim > MOST_DIMS || meta->fake != NULL || !read_ints(meta->sizes, values[0]) ||
-        !read_ints(meta->strides, values[1])) {
-        return meta;
-    }
-    MgMarks marks;
-    Item *item = tensor_item(&capture->varying, source, meta->dim, values[0], values[1]);
-    int status = item == NULL && PyErr_Occurred() ? MG_ERR : mg_marks_read(tensor, &marks);
-    MgDim sizes[MOST_DIMS], strides[MOST_DIMS];
-    if (item == NULL && status >= 0) {
-        return meta;
-    }
-    if (status >= 0) {
-        status = find_sizes(capture, source, item, &marks, values[0], meta->dim, sizes);
-    }
-    if (status > 0) {
-        status = find_strides(capture, source, item, sizes, values[1], meta->dim, strides);
-    }
     int varies = 0;
-    for (int i = 0; status > 0 && i < meta->dim; i++) {
+    for (int i = 0; i < meta->dim; i++) {
         varies = varies || sizes[i].e != NULL || strides[i].e != NULL;
     }
-    if (status > 0 && !varies) {
+    if (!varies) {
         return meta;
     }
-    PyObject *size = status < 0 ? NULL : tuple_of(sizes, meta->dim);
-    PyObject *stride = size == NULL ? NULL : tuple_of(strides, meta->dim);
+    PyObject *size = tuple_of(sizes, meta->dim), *stride = size == NULL ? NULL : tuple_of(strides, meta->dim);
     MgMeta *result = stride == NULL ? NULL : mg_meta_get(meta->dtype, meta->device, size, stride, meta->flags, NULL);
     Py_XDECREF(size);
     Py_XDECREF(stride);
@@ -369,26 +381,97 @@ mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *
     return result;
 }
 
-int
-mg_varying_int(MgCapture *capture, MgSource *source, PyObject *value, MgDim *dim)
+MgMeta *
+mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *meta)
 {
-    static const MgRange any = {INT64_MIN, INT64_MAX};
     MgLattice *lattice = capture->varying.lattice;
-    int overflow = 0;
-    if (lattice == NULL || mg_varying_no_ints || source->is_fixed || !PyLong_CheckExact(value)) {
-        return 0;
+    int64_t values[2][MOST_DIMS] = {{0}};
+    if (lattice == NULL || meta->dim == 0 || meta->dim > MOST_DIMS || meta->fake != NULL ||
+        !read_ints(meta->sizes, values[0]) || !read_ints(meta->strides, values[1])) {
+        return meta;
     }
-    int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow != 0) {
-        return 0;
+    int is_static = (source->is_fixed & mg_varying_fixed_tensors) ||
+                    ((meta->flags & MG_META_PARAMETER) && (mg_varying_fixed_tensors & MG_FIXED_PARAMETER));
+    int asks = mg_advice_asked != NULL && !lattice->frozen;
+    if (is_static && !asks && !lattice->frozen) {
+        return meta;
     }
-    Item *item = item_of(&capture->varying, source, -1, &number, NULL);
+    MgAdvice advice = {0};
+    MgMarks marks;
+    int status = asks ? mg_advice_ask(capture, source, meta->dim, is_static, values[0], values[1], &advice) : 0;
+    if (is_static && !lattice->frozen && status >= 0 && advice.dynamic == 0) {
+        return meta;
+    }
+    status = status < 0 ? MG_ERR : mg_marks_read(tensor, &marks);
+    int before = lattice->count; /* from here on no other code runs before the item was looked at */
+    Item *item = status < 0 ? NULL : tensor_item(&capture->varying, source, meta->dim, values[0], values[1]);
+    MgDim sizes[MOST_DIMS], strides[MOST_DIMS];
+    if (item == NULL) {
+        if (status >= 0 && !PyErr_Occurred()) {
+            return meta;
+        }
+        Py_DECREF(meta);
+        return NULL;
+    }
+    if (asks) {
+        take_advice(item, &advice, lattice->count > before);
+    }
+    status = find_sizes(capture, source, item, &marks, values[0], meta->dim, sizes);
+    if (status > 0) {
+        status = find_strides(capture, source, item, sizes, values[1], meta->dim, strides);
+    }
+    if (status > 0 && asks && !is_static) {
+        item->varying_sizes |= marks.dynamic;
+        status = tell_item(source, item) < 0 ? MG_ERR : 1;
+    }
+    if (status < 0) {
+        Py_DECREF(meta);
+        return NULL;
+    }
+    return meta_with(meta, sizes, strides);
+}
+
+/* The item of a number, with what is said of it. 1, 0 if it is a constant in any case, or MG_ERR. `varies` is set: whether it is a
+ * symbol. */
+static int
+number_item(MgCapture *capture, MgSource *source, int dim, int is_static, int64_t bits, int *varies)
+{
+    MgLattice *lattice = capture->varying.lattice;
+    int asks = mg_advice_asked != NULL && !lattice->frozen;
+    MgAdvice advice = {0};
+    int status = asks ? mg_advice_ask(capture, source, dim, is_static, &bits, &bits, &advice) : 0;
+    if (status < 0 || (is_static && !lattice->frozen && advice.dynamic == 0)) {
+        return status < 0 ? MG_ERR : 0;
+    }
+    int before = lattice->count;
+    Item *item = item_of(&capture->varying, source, dim, &bits, NULL);
     if (item == NULL) {
         return PyErr_Occurred() ? MG_ERR : 0;
     }
-    item->varying_sizes |= item->sizes[0] != number && !lattice->frozen;
-    if (lattice->dynamic == MG_DYNAMIC_NONE || (lattice->dynamic != MG_DYNAMIC_ALL && !(item->varying_sizes & 1))) {
+    if (asks) {
+        take_advice(item, &advice, lattice->count > before);
+    }
+    item->varying_sizes |= item->sizes[0] != bits && !lattice->frozen;
+    int seen =
+        lattice->dynamic == MG_DYNAMIC_ALL || (lattice->dynamic == MG_DYNAMIC_AUTOMATIC && (item->varying_sizes & 1));
+    *varies = (item->dynamic & 1) || (seen && !(item->fixed & 1) && !is_static);
+    return asks && !is_static && tell_item(source, item) < 0 ? MG_ERR : 1;
+}
+
+int
+mg_varying_int(MgCapture *capture, MgSource *source, int is_static, PyObject *value, MgDim *dim)
+{
+    static const MgRange any = {INT64_MIN, INT64_MAX};
+    MgLattice *lattice = capture->varying.lattice;
+    int overflow = 0, varies = 0;
+    is_static = is_static || mg_varying_no_ints;
+    if (lattice == NULL || (is_static && mg_advice_asked == NULL && !lattice->frozen) || !PyLong_CheckExact(value)) {
         return 0;
+    }
+    int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    int status = overflow != 0 ? 0 : number_item(capture, source, -1, is_static, number, &varies);
+    if (status <= 0 || !varies) {
+        return status < 0 ? MG_ERR : 0;
     }
     return new_symbol(capture, (MgVarying){.source = source, .kind = MG_VARYING_VALUE}, number, any, dim);
 }
@@ -397,20 +480,15 @@ int
 mg_varying_float(MgCapture *capture, MgSource *source, PyObject *value)
 {
     MgLattice *lattice = capture->varying.lattice;
-    if (lattice == NULL || mg_varying_no_floats || capture->graph.foreign || source->is_fixed ||
-        !PyFloat_CheckExact(value) || !isfinite(PyFloat_AS_DOUBLE(value))) {
+    if (lattice == NULL || mg_varying_no_floats || capture->graph.foreign || !PyFloat_CheckExact(value) ||
+        !isfinite(PyFloat_AS_DOUBLE(value))) {
         return 0;
     }
     int64_t bits;
-    double number = PyFloat_AS_DOUBLE(value);
-    memcpy(&bits, &number, sizeof(bits));
-    Item *item = item_of(&capture->varying, source, -2, &bits, NULL);
-    if (item == NULL) {
-        return PyErr_Occurred() ? MG_ERR : 0;
-    }
-    item->varying_sizes |= item->sizes[0] != bits && !lattice->frozen;
-    return lattice->dynamic == MG_DYNAMIC_ALL ||
-           (lattice->dynamic == MG_DYNAMIC_AUTOMATIC && (item->varying_sizes & 1));
+    int varies = 0;
+    memcpy(&bits, &PyFloat_AS_DOUBLE(value), sizeof(bits));
+    int status = number_item(capture, source, -2, 0, bits, &varies);
+    return status < 0 ? MG_ERR : varies;
 }
 
 MgMeta *

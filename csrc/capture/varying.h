@@ -17,8 +17,10 @@ typedef enum {
     MG_DYNAMIC_ALL,            /* all, also when they are met for the first time */
 } MgDynamic;
 
-/* What settings say: ints, and floats, are constants; sizes that are marked may become constants. */
-extern int mg_varying_no_ints, mg_varying_no_floats, mg_varying_ignore_marks;
+/* What settings say: ints, and floats, are constants; sizes that are marked may become constants; ints of modules may vary; and
+ * which tensors that modules lead to are static, bits of MgFixed. */
+extern int mg_varying_no_ints, mg_varying_no_floats, mg_varying_ignore_marks, mg_varying_module_ints;
+extern int mg_varying_fixed_tensors;
 
 /* An empty lattice. New. And what becomes a symbol by it from now on. */
 MgLattice *mg_lattice_new(void);
@@ -31,8 +33,8 @@ MgLattice *mg_lattice_freeze(const MgLattice *lattice);
  * stolen. New; NULL with an exception. */
 MgMeta *mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *meta);
 
-/* An int from outside: 1 with the symbol if it varies, 0 if not, or MG_ERR. */
-int mg_varying_int(MgCapture *capture, MgSource *source, PyObject *value, MgDim *dim);
+/* An int from outside: 1 with the symbol if it varies, 0 if not, or MG_ERR. One that is static varies only if that is said of it. */
+int mg_varying_int(MgCapture *capture, MgSource *source, int is_static, PyObject *value, MgDim *dim);
 
 /* A float from outside: 1 if it varies, 0 if not, or MG_ERR. There are no symbols for floats: nothing is decided on one. */
 int mg_varying_float(MgCapture *capture, MgSource *source, PyObject *value);

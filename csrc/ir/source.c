@@ -14,6 +14,16 @@
 
 #include <structmember.h>
 
+/* 1 if what lies at this item of a dict are the parameters or the buffers of a module. */
+static int
+holds_parameters(MgSourceKind kind, const MgSource *base, PyObject *key)
+{
+    return kind == MG_SOURCE_DICT_ITEM && base->kind == MG_SOURCE_DICT && (base->is_fixed & MG_FIXED_MODULE) &&
+           PyUnicode_CheckExact(key) &&
+           (PyUnicode_CompareWithASCIIString(key, "_parameters") == 0 ||
+            PyUnicode_CompareWithASCIIString(key, "_buffers") == 0);
+}
+
 MgSource *
 mg_source_get(MgSources *sources, MgSourceKind kind, MgSource *base, PyObject *key, Py_ssize_t index)
 {
@@ -37,7 +47,7 @@ mg_source_get(MgSources *sources, MgSourceKind kind, MgSource *base, PyObject *k
     source->base = base;
     source->key = Py_XNewRef(key);
     source->index = index;
-    source->is_fixed = base != NULL && base->is_fixed;
+    source->is_fixed = base == NULL ? 0 : base->is_fixed | (holds_parameters(kind, base, key) ? MG_FIXED_PARAMETER : 0);
     assert(base == NULL || base->id < sources->count); /* what it is reached from comes first */
     source->id = sources->count;
     if (mg_table_set(&sources->known, (void *)first, (void *)tag, source) < 0) {

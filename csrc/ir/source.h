@@ -26,6 +26,13 @@ typedef enum {
 } MgSourceKind;
 enum { MG_PART_CODE, MG_PART_DEFAULTS, MG_PART_KWDEFAULTS, MG_PART_CLOSURE, MG_PART_GLOBALS, MG_PART_ANNOTATIONS };
 
+/* What a source leads through that makes sizes and numbers constants, as for TorchDynamo. */
+typedef enum {
+    MG_FIXED_MODULE = 1,    /* a module: ints */
+    MG_FIXED_BUILTIN = 2,   /* the innermost module is of a class of torch's: tensors */
+    MG_FIXED_PARAMETER = 4, /* the parameters or buffers of a module: tensors */
+} MgFixed;
+
 typedef struct MgSource MgSource;
 struct MgSource {
     MgSourceKind kind;
@@ -33,7 +40,7 @@ struct MgSource {
     MgSource *base; /* borrowed from the pool, NULL for the first two kinds */
     PyObject *key;  /* strong, may be NULL */
     Py_ssize_t index;
-    int is_fixed; /* it leads through a module: its numbers and sizes are taken for constants */
+    int is_fixed; /* bits of MgFixed */
     PyObject
         *view; /* strong: what captured code sees there, once it was reached; NULL before. Of a size in a guard program,
                      * the int that was loaded last */

@@ -259,6 +259,15 @@ mg_world_dict_set(MgCapture *capture, MgOutside *record, PyObject *key, PyObject
     return PyDict_SetItem(record->held, key, value != NULL ? value : mg_capture_deleted);
 }
 
+/* 1 for the class of a module that is torch's own. */
+static int
+is_builtin(PyTypeObject *type)
+{
+    PyObject *module = mg_dict_get(type->tp_dict, "__module__");
+    const char *name = module != NULL && PyUnicode_CheckExact(module) ? PyUnicode_AsUTF8(module) : "";
+    return name != NULL && (strncmp(name, "torch.nn.", 9) == 0 || strncmp(name, "torch.ao.", 9) == 0);
+}
+
 MgOutside *
 mg_world_dict_record(MgCapture *capture, MgOutside *owner)
 {
@@ -273,7 +282,9 @@ mg_world_dict_record(MgCapture *capture, MgOutside *owner)
     if (source == NULL) {
         return NULL;
     }
-    source->is_fixed |= PyObject_TypeCheck(owner->object, mg_torch.module); /* as for TorchDynamo */
+    if (PyObject_TypeCheck(owner->object, mg_torch.module)) { /* as for TorchDynamo */
+        source->is_fixed = MG_FIXED_MODULE | (is_builtin(Py_TYPE(owner->object)) ? MG_FIXED_BUILTIN : 0);
+    }
     MgOutside *record = mg_outside_find(capture, *slot);
     if (record == NULL) {
         return mg_outside_new(capture, *slot, source, MG_KIND_DICT, 0);

@@ -438,9 +438,9 @@ is_own_cell(const MgCapture *capture, const MgSource *source)
 /* 1 for a number that is not taken for a constant, if it was seen to vary: an argument, a variable of the function's closure, or
  * what one leads to. */
 static int
-may_vary(const MgCapture *capture, const MgSource *source)
+may_vary(const MgCapture *capture, const MgSource *source, int is_float)
 {
-    if (source->is_fixed) {
+    if (source->is_fixed && !is_float && !mg_varying_module_ints) {
         return 0;
     }
     while (source->base != NULL) {
@@ -461,8 +461,10 @@ static PyObject *
 reach_number(MgCapture *capture, PyObject *object, MgSource *source)
 {
     MgDim dim;
-    int is_float = PyFloat_CheckExact(object);
-    int varies = is_float ? mg_varying_float(capture, source, object) : mg_varying_int(capture, source, object, &dim);
+    int is_float = PyFloat_CheckExact(object), is_static = !may_vary(capture, source, is_float);
+    int varies = !is_float    ? mg_varying_int(capture, source, is_static, object, &dim)
+                 : !is_static ? mg_varying_float(capture, source, object)
+                              : 0;
     if (varies <= 0 || mg_capture_guard(capture, MG_GUARD_TYPE, source, (PyObject *)Py_TYPE(object)) < 0) {
         return NULL;
     }
@@ -484,7 +486,7 @@ mg_world_reach(MgCapture *capture, PyObject *object, MgSource *source)
         view = Py_NewRef(object);
     }
     else if ((PyLong_CheckExact(object) || PyFloat_CheckExact(object)) && capture->varying.lattice != NULL &&
-             may_vary(capture, source) && (view = reach_number(capture, object, source)) != NULL) {
+             (view = reach_number(capture, object, source)) != NULL) {
     }
     else if (PyErr_Occurred()) {
         return NULL;

@@ -375,6 +375,9 @@ def reset() -> None:
     ids = sys.modules.get("magneto._ids")
     if ids is not None:
         ids.reset()
+    advice = sys.modules.get("magneto._advice")
+    if advice is not None:
+        advice.reset()
 
 
 def forget(code: Any) -> None:

@@ -97,6 +97,15 @@ def get(name: str) -> Any:
     return _find(name) if module is None else getattr(module, name)
 
 
+def of_compiler(name: str) -> Any:
+    """The value of a setting of `torch.compiler.config` that has no other name."""
+    module = sys.modules.get("torch.compiler.config")
+    if module is not None and hasattr(module, "_config"):
+        return getattr(module, name)
+    setting = COMPILER_SETTINGS[name]
+    return setting.read(os.environ[setting.variable]) if setting.variable in os.environ else setting.default
+
+
 class Config:
     """Settings for all compiled callables, under the names of `torch._dynamo.config`, which says the same.
 

@@ -509,8 +509,11 @@ _DYNAMIC = (
     ("specialize_int", False),
     ("specialize_float", False),
     ("allow_ignore_mark_dynamic", False),
+    ("force_parameter_static_shapes", True),
+    ("force_nn_module_property_static_shapes", True),
+    ("allow_unspec_int_on_nn_module", True),
 )
-_dynamic: tuple[bool, ...] = (True, True, True, True, True)
+_dynamic: tuple[bool, ...] = (True, True, True, True, True, True, True, False)
 
 
 def take_symbols() -> None:
@@ -527,6 +530,7 @@ def take_symbols() -> None:
     if dynamic != _dynamic:
         _dynamic = dynamic
         _core.set_dynamic(*dynamic)
+    sys.modules["magneto._advice"].take()
 
 
 def _is_traced() -> bool:

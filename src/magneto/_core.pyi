@@ -356,7 +356,18 @@ def layout_known() -> tuple[bool, bool]:
 def stance(stance: int = -1, /) -> int:
     """Set magneto's own stance, by its number in csrc/policy/stance.h. Returns the one that is in force."""
 
-def set_dynamic(static: bool, automatic: bool, ints: bool, floats: bool, strict: bool, /) -> None: ...
+def set_dynamic(
+    static: bool,
+    automatic: bool,
+    ints: bool,
+    floats: bool,
+    strict: bool,
+    parameters: bool,
+    properties: bool,
+    module_ints: bool,
+    /,
+) -> None: ...
+def set_adviser(ask: Callable[..., Any] | None, tell: Callable[..., Any] | None, /) -> None: ...
 def allow_symbols(scalars: bool, shapes: bool, /) -> tuple[bool, bool]:
     """Have numbers, and sizes, that depend on data become symbols also in captures that are not fullgraph. Returns the
     former setting."""

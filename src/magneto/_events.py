@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from magneto import _core, _hints, _logs, _session, _stack, _tables, exc
+from magneto import _advice, _core, _hints, _logs, _session, _stack, _tables, exc
 from magneto._config import config
 from magneto._counters import counters
 
@@ -71,7 +71,7 @@ class Observer:
         """A frame is about to be captured: a call of a code object (offset -1), or the rest of it from an offset on."""
         if not self.fullgraph:  # as torch.compile counts
             counters["frames"]["total"] += 1
-        session = _session.Session(code, offset)
+        session = _session.Session(code, offset, self.writer.function)
         _tables.looked_at(code)
         session.open()
         session.trace()
@@ -82,6 +82,8 @@ class Observer:
         assert session is not None
         if entry is not None and not self.fullgraph:
             counters["frames"]["ok"] += 1
+        if entry is not None:
+            _advice.end()
         session.close(entry, error)
         if entry is not None and entry.operations and self.hooks.guard_export_fn is not None:
             from torch._guards import GuardsSet

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 import re
-import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import _lazy_graph_module
 
 from magneto import _core, _propagate, _stack
+from magneto._advice import named
 
 if TYPE_CHECKING:
     from magneto._symints import Symbols
@@ -191,7 +191,7 @@ def varying(entry: _core.Entry, env: Any, function: Any) -> Symbols | None:
     }
 
     def source(text: str, root: Any) -> Source:
-        return InputSource(_named(text, root, function), positions.get(text, -1))
+        return InputSource(named(text, root, function), positions.get(text, -1))
 
     return Symbols(entry, env, source)
 
@@ -254,7 +254,7 @@ def build(
             _first_uses((item[3], item[4]), item[6], first_use, texts)
     frozen: list[int] = []
     for position, (index, _, _, _, _, value, _, text, _, origin, _, in_module) in enumerate(placeholders):
-        text = _named(text, origin, function)
+        text = named(text, origin, function)
         if type(value) is not _core.Meta:
             nodes[index] = node = _number_input(graph, sizes, value, text, names)
             node.meta["stack_trace"] = first_use.get(index, "")
@@ -382,17 +382,6 @@ def _is_number(argument: Any) -> bool:
     if isinstance(argument, fx.Node):
         return isinstance(argument.meta.get("example_value"), _SYMBOLS)
     return isinstance(argument, (int, float, bool))
-
-
-def _named(text: str, root: Any, function: Any) -> str:
-    """The text of a source with the names that TorchDynamo uses for closures."""
-    while not isinstance(function, types.FunctionType) and hasattr(function, "__func__"):
-        function = function.__func__
-    if isinstance(root, types.CellType):
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-            if cell is root:
-                return re.sub(r"^<cell>\.cell_contents", f"L[{name!r}]", text)
-    return text
 
 
 _Modules = dict[str, tuple[str, type]]

@@ -53,9 +53,11 @@ def current() -> Session | None:
 class Session:
     """One compilation of a frame."""
 
-    def __init__(self, code: CodeType, offset: int) -> None:
+    def __init__(self, code: CodeType, offset: int, function: Any = None) -> None:
         self.code = code
         self.offset = offset
+        self.function = function
+        """What was compiled."""
         self.id = _ids.allocate(code, offset)
         self.context = CompileContext(self.id)
         self.start = time.time_ns()
@@ -171,6 +173,7 @@ class Session:
 
     def close(self, entry: _core.Entry | None, error: BaseException | None) -> None:
         """The compilation is over."""
+        self.function = None  # traces may keep the session
         with self.named():
             try:
                 self.traced()

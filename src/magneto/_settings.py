@@ -170,14 +170,21 @@ SETTINGS: dict[str, Setting] = {
     ),
     "automatic_dynamic_shapes_mark_as": Setting("dynamic", LATER, _SHAPES),
     "automatic_dynamic_exclusion_guard": Setting(False, LATER, _SHAPES),
-    "automatic_dynamic_local_pgo": Setting(True, LATER, _SHAPES, "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_LOCAL_PGO"),
-    "automatic_dynamic_remote_pgo": Setting(None, LATER, _SHAPES, "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_REMOTE_PGO"),
+    "automatic_dynamic_local_pgo": Setting(
+        True, HONOURED, "under a job id, what varied is written to inductor's cache folder, and read there",
+        "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_LOCAL_PGO",
+    ),
+    "automatic_dynamic_remote_pgo": Setting(
+        None, HONOURED, "the same with torch's cache on another machine", "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_REMOTE_PGO"
+    ),
     "enable_compiler_collectives": Setting(False, LATER, _SHAPES, "TORCH_COMPILER_COLLECTIVES"),
     "specialize_int": Setting(False, HONOURED, "which sizes become symbols"),
     "specialize_float": Setting(False, HONOURED, "which sizes become symbols"),
-    "allow_unspec_int_on_nn_module": Setting(False, LATER, _SHAPES),
-    "force_parameter_static_shapes": Setting(True, LATER, _SHAPES),
-    "force_nn_module_property_static_shapes": Setting(True, LATER, _SHAPES),
+    "allow_unspec_int_on_nn_module": Setting(False, HONOURED, "whether ints that modules hold may vary"),
+    "force_parameter_static_shapes": Setting(True, HONOURED, "whether sizes of parameters and buffers are constants"),
+    "force_nn_module_property_static_shapes": Setting(
+        True, HONOURED, "whether sizes of what torch's own modules hold are constants"
+    ),
     "force_unspec_int_unbacked_size_like_on_torchrec_kjt": Setting(False, LATER, _SHAPES),
     "allow_ignore_mark_dynamic": Setting(False, HONOURED, "which sizes become symbols"),
     "prefer_deferred_runtime_asserts_over_guards": Setting(False, LATER, _SHAPES),
@@ -301,12 +308,26 @@ ALIASES = {
 """Other names of the same settings."""
 
 COMPILER_SETTINGS: dict[str, Setting] = {
-    "job_id": Setting(None, LATER, _SHAPES, "TORCH_COMPILE_JOB_ID", str),
-    "pgo_extra_read_key": Setting(None, LATER, _SHAPES, "TORCH_COMPILE_STICKY_PGO_READ", str),
-    "pgo_extra_write_key": Setting(None, LATER, _SHAPES, "TORCH_COMPILE_STICKY_PGO_WRITE", str),
-    "dynamic_sources": Setting("", LATER, _SHAPES, "TORCH_COMPILE_DYNAMIC_SOURCES", str),
-    "dynamic_values": Setting("", LATER, _SHAPES, "TORCH_COMPILE_DYNAMIC_VALUES", str),
-    "unbacked_sources": Setting("", LATER, _SHAPES, "TORCH_COMPILE_UNBACKED_SOURCES", str),
+    "job_id": Setting(
+        None, HONOURED, "under which name what varied is remembered for later processes", "TORCH_COMPILE_JOB_ID", str
+    ),
+    "pgo_extra_read_key": Setting(
+        None, HONOURED, "another name, where the job has nothing yet", "TORCH_COMPILE_STICKY_PGO_READ", str
+    ),
+    "pgo_extra_write_key": Setting(
+        None, HONOURED, "another name under which the same is written", "TORCH_COMPILE_STICKY_PGO_WRITE", str
+    ),
+    "dynamic_sources": Setting(
+        "", HONOURED, "sources whose sizes and ints are symbols from the first capture on",
+        "TORCH_COMPILE_DYNAMIC_SOURCES", str,
+    ),
+    "dynamic_values": Setting(
+        "", HONOURED, "sizes and ints of these values are symbols from the first capture on",
+        "TORCH_COMPILE_DYNAMIC_VALUES", str,
+    ),
+    "unbacked_sources": Setting(
+        "", HONOURED, "as `dynamic_sources`", "TORCH_COMPILE_UNBACKED_SOURCES", str
+    ),
     "cache_key_tag": Setting("", TORCH, "inductor's caches ask for it", "TORCH_COMPILE_CACHE_KEY_TAG", str),
     "force_disable_caches": Setting(
         False, TORCH, "inductor's caches ask for it", "TORCH_COMPILE_FORCE_DISABLE_CACHES"
