@@ -611,6 +611,7 @@ add_constants(PyObject *module)
         {"META_NEGATIVE", MG_META_NEGATIVE},
         {"META_LEAF_VIEW", MG_META_LEAF_VIEW},
         {"META_MULTI_VIEW", MG_META_MULTI_VIEW},
+        {"META_WRAPPER", MG_META_WRAPPER},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(constants); i++) {
         if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0) {

@@ -158,6 +158,8 @@ typedef struct {
     int record_count, record_room;
 } MgMet;
 
+enum { MG_PARTS_GIVEN = 1, MG_PARTS_WRITTEN = 2 }; /* one is an input; one, or a wrapper from outside, is written to */
+
 /* What was recorded. */
 typedef struct {
     MgNode *nodes; /* owned */
@@ -171,6 +173,7 @@ typedef struct {
     int changes;     /* MG_CHANGED_...: what was done to tensors from outside */
     int asks_leaves; /* it may matter which tensors are leaves */
     int parameters;  /* a parameter was met */
+    int parts;       /* MG_PARTS_...: what was done with tensors that wrappers hold */
     const MgTable *metas; /* borrowed: metadata that tensors from outside had before a graph ran; or NULL */
 } MgGraph;
 

@@ -39,12 +39,13 @@ meta_repr(MgMeta *self)
         return NULL;
     }
     PyObject *text = PyUnicode_FromFormat(
-        "meta(%S, %S, torch.Size(%S), strides=%S%s%s%s%s%s%s%s)", self->dtype, self->device, sizes, self->strides,
+        "meta(%S, %S, torch.Size(%S), strides=%S%s%s%s%s%s%s%s%s%s)", self->dtype, self->device, sizes, self->strides,
         self->flags & MG_META_REQUIRES_GRAD ? ", requires_grad" : "",
         self->flags & MG_META_NON_LEAF ? ", non-leaf" : "", self->flags & MG_META_PARAMETER ? ", parameter" : "",
         self->flags & MG_META_CONJUGATE ? ", conjugate" : "", self->flags & MG_META_NEGATIVE ? ", negative" : "",
         self->flags & MG_META_LEAF_VIEW ? ", view of a leaf" : "",
-        self->flags & MG_META_MULTI_VIEW ? ", one of several views" : "");
+        self->flags & MG_META_MULTI_VIEW ? ", one of several views" : "", self->flags & MG_META_WRAPPER ? ", " : "",
+        self->flags & MG_META_WRAPPER ? Py_TYPE(self->fake)->tp_name : "");
     Py_DECREF(sizes);
     return text;
 }
@@ -228,6 +229,7 @@ twin_dealloc(MgTwin *self)
     Py_XDECREF(self->meta);
     Py_XDECREF(self->real);
     Py_XDECREF(self->fake);
+    Py_XDECREF(self->type);
     PyObject_Free(self);
 }
 
@@ -264,7 +266,8 @@ mg_twin_new(MgMeta *meta, uint64_t capture)
     twin->source = NULL;
     twin->real = NULL;
     twin->fake = NULL;
-    twin->shares = twin->gradless = twin->changes = 0;
+    twin->type = NULL;
+    twin->is_part = twin->shares = twin->gradless = twin->changes = 0;
     twin->row = 0;
     twin->capture = capture;
     twin->next = twin->previous = twin;

@@ -283,6 +283,9 @@ mg_call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_
     if (type == mg_torch.tensor) {
         return mg_record_call(capture, MG_NODE_FUNCTION, (PyObject *)type, args, count, kwnames);
     }
+    if (mg_kind_is_wrapper(type)) { /* made by one node, as by TorchDynamo */
+        return mg_record_call(capture, MG_NODE_FUNCTION, (PyObject *)type, args, count, kwnames);
+    }
     if (PyType_IsSubtype(type, mg_torch.base)) {
         return mg_call_unknown(capture, (PyObject *)type);
     }

@@ -24,6 +24,7 @@
 #include "torch/kernels.h"
 #include "torch/kinds.h"
 #include "torch/state.h"
+#include "torch/typekind.h"
 #include "base/vector.h"
 
 static PyObject *propagate;       /* strong: (kind, target, args, kwargs, inputs, expected) -> an MgOutcome */
@@ -101,6 +102,16 @@ mg_record_new_ref(int index)
     return (PyObject *)ref;
 }
 
+/* AOTAutograd does not know that what a wrapper holds is an input of its own, too. MG_ERR if one of the two is written to. */
+static int
+note_parts(MgCapture *capture, int parts)
+{
+    capture->graph.parts |= parts;
+    return capture->graph.foreign && capture->graph.parts == (MG_PARTS_GIVEN | MG_PARTS_WRITTEN)
+               ? mg_capture_abort(capture, MG_REASON_BACKEND, "a write to a tensor that another one wraps")
+               : MG_OK;
+}
+
 int
 mg_record_input(MgCapture *capture, PyObject *object)
 {
@@ -108,7 +119,7 @@ mg_record_input(MgCapture *capture, PyObject *object)
     if (twin->node >= 0) {
         return MG_OK;
     }
-    if (mg_storage_meet(capture, twin) < 0) {
+    if (mg_storage_meet(capture, twin) < 0 || (twin->is_part && note_parts(capture, MG_PARTS_GIVEN) < 0)) {
         return MG_ERR;
     }
     twin->node = add_node(capture, (MgNode){.kind = MG_NODE_INPUT,
@@ -477,6 +488,9 @@ wrap_tensor(Wrapping *wrapping, PyObject *meta, int node)
         return NULL;
     }
     mg_twin_of(object)->node = node;
+    if (flags & MG_META_WRAPPER) {
+        mg_twin_of(object)->type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(((MgMeta *)meta)->fake));
+    }
     mg_twin_of(object)->gradless = leaf && has_grad_mode(wrapping->capture->torch.entry_state);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(wrapping->views); i++) {
         PyObject *pair = PyTuple_GET_ITEM(wrapping->views, i);
@@ -727,6 +741,23 @@ stop_before_rows(MgCapture *capture, PyObject *twins)
     }
 }
 
+/* Notes the wrappers, and what they hold, among the tensors that are written to. MG_OK or MG_ERR. */
+static int
+check_parts(MgCapture *capture, PyObject *written, PyObject *twins)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(written); i++) {
+        MgTwin *twin = mg_twin_of(PyList_GET_ITEM(twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(written, i)))), *one = twin;
+        do {
+            int is_wrapper = (one->meta->flags & MG_META_WRAPPER) && one->source != NULL;
+            if ((one->is_part || is_wrapper) && note_parts(capture, MG_PARTS_WRITTEN) < 0) {
+                return MG_ERR;
+            }
+            one = one->next;
+        } while (one != twin);
+    }
+    return MG_OK;
+}
+
 /* The same where a row is written to, of which only autograd knows that it fails. MG_OK or MG_ERR. */
 static int
 check_rows(MgCapture *capture, PyObject *written, PyObject *twins)
@@ -893,7 +924,8 @@ work_out(Operation *operation, MgNodeKind kind, PyObject *target, PyObject *cons
     int again = 1;
     for (int tries = 0; again && tries < 2; tries++) {
         clear_operation(operation);
-        mapping->symbolic = mapping->varies = mapping->containers = again = 0;
+        mapping->varies = mapping->containers = again = 0;
+        mapping->symbolic = PyType_Check(target) && mg_kind_is_wrapper((PyTypeObject *)target);
         mapping->key = PyList_New(0);
         mapping->twins = mapping->key == NULL ? NULL : PyList_New(0);
         if (mapping->twins == NULL || mg_record_key_add(mapping, target) < 0 || mg_record_key_add(mapping, state) < 0 ||
@@ -1003,6 +1035,7 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
         goto done;
     }
     if (mg_capture_operate(capture) < 0 || check_rows(capture, outcome->written, mapping->twins) < 0 ||
+        check_parts(capture, outcome->written, mapping->twins) < 0 ||
         check_recurrent(capture, target, value, args, count) < 0) {
         goto done;
     }

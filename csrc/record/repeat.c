@@ -11,7 +11,7 @@ static PyObject *
 plain_value(PyObject *value)
 {
     if (Py_IS_TYPE(value, &MgMeta_Type)) {
-        return (PyObject *)mg_meta_fixed((MgMeta *)value);
+        return ((MgMeta *)value)->flags & MG_META_WRAPPER ? NULL : (PyObject *)mg_meta_fixed((MgMeta *)value);
     }
     if (mg_is_dim_object(value)) {
         return PyLong_FromLongLong(((MgDimObject *)value)->dim.v);

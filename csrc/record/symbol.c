@@ -249,6 +249,32 @@ mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
     return outcome;
 }
 
+MgMeta *
+mg_symbol_wrap(MgCapture *capture, PyObject *tensor)
+{
+    PyObject *session = session_of(capture);
+    if (session == NULL) {
+        return NULL;
+    }
+    MgAside aside;
+    mg_aside_begin(&aside);
+    MgOutcome *outcome = mg_outcome_check(PyObject_CallMethod(session, "wrap", "O", tensor));
+    mg_aside_end(&aside);
+    MgMeta *meta = NULL;
+    if (outcome == NULL) {
+        mg_recover_interrupt(capture);
+    }
+    else if (outcome->kind != MG_OUTCOME_KNOWN) {
+        mg_capture_abort(capture, MG_REASON_TENSOR_SUBCLASS, "%U", outcome->why);
+    }
+    else {
+        assert(Py_IS_TYPE(outcome->result, &MgMeta_Type));
+        meta = (MgMeta *)Py_NewRef(outcome->result);
+    }
+    Py_XDECREF(outcome);
+    return meta;
+}
+
 int
 mg_symbol_written(MgCapture *capture, PyObject *twins, PyObject *positions)
 {

@@ -40,8 +40,7 @@ PyTypeObject *mg_number_class(PyObject *number);
 /* A number for what an operation gave. New. */
 PyObject *mg_number_new(MgCapture *capture, PyObject *value, int node);
 
-/* 1 if the object is a torch.SymInt, SymFloat or SymBool. */
-int mg_symbol_check(PyObject *object);
+int mg_symbol_check(PyObject *object); /* 1 for a torch.SymInt, SymFloat or SymBool */
 
 /* The truth of a number: 1, 0, or -1 with the capture aborted if it is not known. */
 int mg_number_truth(MgCapture *capture, PyObject *number);
@@ -61,20 +60,21 @@ int mg_symbol_inside(PyObject *object), mg_symbol_depends(PyObject *object);
 int mg_symbol_size_item(PyObject *size, PyObject *key, PyObject **result);
 int mg_symbol_size_binary(int operation, PyObject *left, PyObject *right, PyObject **result);
 
-/* What makes the session of a capture; see magneto/_symbols.py. */
-void mg_symbol_configure(PyObject *factory);
+void mg_symbol_configure(PyObject *factory); /* what makes the session of a capture; see magneto/_symbols.py */
+int mg_symbol_types_ready(void);
 
 /* Runs an operation on FakeTensors and symbols. Its outcome, which is known, new; NULL with the capture aborted.
  * `twins` and `numbers` are lists of those among the arguments. */
 MgOutcome *mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs,
                          PyObject *twins, PyObject *numbers);
 
+/* The metadata of a tensor from outside that wraps others; new. NULL with the capture aborted if it can't be captured. */
+MgMeta *mg_symbol_wrap(MgCapture *capture, PyObject *tensor);
+
 /* The node of an item of that list: a number, or a pair of a node and its value. */
 int mg_symbol_node(PyObject *item);
 
 /* An operation that the session knows nothing of has written to twins: a tuple of their positions. */
 int mg_symbol_written(MgCapture *capture, PyObject *twins, PyObject *positions);
-
-int mg_symbol_types_ready(void);
 
 #endif

@@ -90,6 +90,15 @@ mg_kind_is_plain_parameter(PyTypeObject *type)
 }
 
 int
+mg_kind_is_wrapper(PyTypeObject *type)
+{
+    PyObject *name = MG_STRING("__torch_dispatch__");
+    return PyType_IsSubtype(type, mg_torch.tensor) && _PyType_Lookup(type, MG_STRING("__tensor_flatten__")) != NULL &&
+           _PyType_Lookup(type, MG_STRING("__tensor_unflatten__")) != NULL &&
+           _PyType_Lookup(type, name) != _PyType_Lookup(mg_torch.tensor, name);
+}
+
+int
 mg_kind_is_value(PyTypeObject *type)
 {
     return mg_kinds_has(MG_SET_VALUES, type);

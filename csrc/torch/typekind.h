@@ -11,6 +11,7 @@ int mg_kind_is_constant(PyTypeObject *type);        /* of immutable objects, gua
 int mg_kind_is_harmless(PyTypeObject *type);        /* a C type whose methods touch nothing but their arguments */
 int mg_kind_is_plain_tensor(PyTypeObject *type);    /* a tensor class that behaves like torch.Tensor */
 int mg_kind_is_plain_parameter(PyTypeObject *type); /* nn.Parameter, or a subclass with no behaviour of its own */
+int mg_kind_is_wrapper(PyTypeObject *type);         /* a class of tensors around others, that tells of them */
 int mg_kind_is_value(PyTypeObject *type);           /* of numpy's scalars, which are guarded by value */
 int mg_kind_is_graph_constant(PyObject *value);     /* an object that a graph may hold as an argument */
 

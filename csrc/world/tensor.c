@@ -12,6 +12,7 @@
 #include "torch/typekind.h"
 #include "world/tensorclass.h"
 #include "world/world.h"
+#include "world/subclass.h"
 
 static PyObject *getattr_function; /* strong: builtins.getattr */
 static PyObject *select_function;  /* strong: torch.select */
@@ -234,6 +235,10 @@ mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
         if (has != 0) {
             return has < 0 ? NULL : value;
         }
+        if (twin->real == NULL && (meta->flags & MG_META_WRAPPER) &&
+            ((value = mg_subclass_getattr(capture, object, name, getattr_function)) != NULL || PyErr_Occurred())) {
+            return value;
+        }
     }
     if (found != NULL && !is_own) {
         return mg_tensor_class_get(capture, object, name, found);
@@ -322,7 +327,7 @@ mg_tensor_setattr(MgCapture *capture, PyObject *object, PyObject *name, PyObject
     if (is_own < 0 || is_plain < 0) {
         return MG_ERR;
     }
-    if (twin->real == NULL || twin->source == NULL || hook == NULL || !is_plain ||
+    if (twin->real == NULL || twin->source == NULL || hook == NULL || !is_plain || twin->type != NULL ||
         (found != NULL && Py_TYPE(found)->tp_descr_set != NULL)) {
         return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of a tensor", name);
     }

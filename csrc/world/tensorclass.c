@@ -7,6 +7,7 @@
 
 #include "capture/origin.h"
 #include "capture/tracer.h"
+#include "torch/typekind.h"
 #include "world/world.h"
 #include "world/worldbase.h"
 
@@ -50,6 +51,9 @@ guard_hooks(MgCapture *capture, PyTypeObject *type)
                                MG_STRING("__getattr__")};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
         PyObject *found = _PyType_Lookup(type, names[i]);
+        if (i == 0 && mg_kind_is_wrapper(type)) {
+            continue; /* it has a part in what the node of an operation does */
+        }
         if (found != NULL && !is_torchs_own(found)) {
             return mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%s of %s was replaced", PyUnicode_AsUTF8(names[i]),
                                     type->tp_name);

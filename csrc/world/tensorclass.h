@@ -8,6 +8,9 @@
 static inline PyTypeObject *
 mg_tensor_class_of(const MgTwin *twin)
 {
+    if (twin->type != NULL) {
+        return twin->type;
+    }
     if (!(twin->meta->flags & MG_META_PARAMETER)) {
         return mg_torch.tensor;
     }

@@ -20,6 +20,7 @@
 #include "torch/kinds.h"
 #include "torch/typekind.h"
 #include "world/worldbase.h"
+#include "world/subclass.h"
 
 #include <structmember.h>
 
@@ -226,6 +227,12 @@ reach_tensor(MgCapture *capture, MgOutside *record)
     }
     int is_parameter = mg_kind_is_plain_parameter(type);
     if (type != mg_torch.tensor && !is_parameter && !mg_kind_is_plain_tensor(type)) {
+        if (mg_kind_is_wrapper(type)) {
+            int status = mg_subclass_reach(capture, record);
+            return status < 0 || capture->quiet > 0 || !is_input_when_read(record->source)
+                       ? status
+                       : mg_record_input(capture, record->view);
+        }
         int lazy = strncmp(type->tp_name, "Uninitialized", strlen("Uninitialized")) == 0;
         return mg_capture_abort(capture, lazy ? MG_REASON_UNINITIALIZED : MG_REASON_TENSOR_SUBCLASS, "%s",
                                 type->tp_name);

@@ -22,7 +22,19 @@ from torch._guards import (
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from magneto import _control, _core, _debug, _graph, _hints, _imports, _locks, _logs, _session, exc
+from magneto import (
+    _control,
+    _core,
+    _debug,
+    _graph,
+    _hints,
+    _imports,
+    _locks,
+    _logs,
+    _session,
+    _subclasses,
+    exc,
+)
 from magneto._config import config
 from magneto._counters import counters
 
@@ -427,14 +439,23 @@ def _shape(tensor: torch.Tensor, node: Any, sizes: Symbols | None) -> Any:
 
 def _static_shape(tensor: torch.Tensor, source: Any) -> Any:
     """Says that the sizes of a tensor, and of what it is a view of, are plain numbers."""
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
+    from torch._dynamo.source import AttrSource
+    from torch.fx.experimental.symbolic_shapes import (
+        DimDynamic,
+        StatefulSymbolicContext,
+        SubclassSymbolicContext,
+    )
 
     base = tensor._base if tensor._is_view() else None
-    return StatefulSymbolicContext(
-        dynamic_sizes=[DimDynamic.STATIC] * tensor.dim(),
-        view_base_context=None if base is None else _static_shape(base, source),
-        tensor_source=source,
-    )
+    known: dict[str, Any] = {
+        "dynamic_sizes": [DimDynamic.STATIC] * tensor.dim(),
+        "view_base_context": None if base is None else _static_shape(base, source),
+        "tensor_source": source,
+    }
+    if not _subclasses.is_wrapper(tensor):
+        return StatefulSymbolicContext(**known)
+    inner = {name: _static_shape(part, AttrSource(source, name)) for name, part in _subclasses.parts(tensor)}
+    return SubclassSymbolicContext(**known, inner_contexts=inner)
 
 
 def _not_lazy(compiled: Any) -> Any:
@@ -457,7 +478,9 @@ def _storages(inputs: Sequence[Any]) -> list[int]:
     groups = [-1] * len(inputs)
     for position, value in enumerate(inputs):
         if isinstance(value, torch.Tensor):
-            other = first.setdefault(value.untyped_storage()._cdata, position)
+            with torch._C.DisableTorchFunctionSubclass():
+                storage = value.untyped_storage()._cdata
+            other = first.setdefault(storage, position)
             if other != position:
                 groups[position] = groups[other] = other
     return groups

@@ -41,6 +41,7 @@ META_CONJUGATE: int
 META_NEGATIVE: int
 META_LEAF_VIEW: int
 META_MULTI_VIEW: int
+META_WRAPPER: int
 
 def interpret(func: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Call `func`, with every Python frame below it on this thread executed by magneto's interpreter."""

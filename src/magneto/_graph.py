@@ -58,6 +58,8 @@ class InputSource(Source):
 
 def _fake(meta: _core.Meta, mode: FakeTensorMode, symbols: Symbols | None = None) -> FakeTensor:
     """A FakeTensor with this metadata."""
+    if meta.flags & _core.META_WRAPPER:
+        return meta.fake  # type: ignore[return-value]
     sizes, strides = (meta.sizes, meta.strides) if symbols is None else symbols.shape(meta)
     if meta.flags & (_core.META_CONJUGATE | _core.META_NEGATIVE):
         return _core.uninterrupted(_propagate.make_fake, meta, mode, sizes, strides)  # type: ignore[return-value]
@@ -262,7 +264,8 @@ def build(
             continue
         name = placeholder_name(text, names)
         kind = torch.nn.Parameter if value.flags & _core.META_PARAMETER else torch.Tensor
-        node = graph.create_node("placeholder", name, type_expr=kind)
+        wrapper = type(value.fake) if value.flags & _core.META_WRAPPER else None
+        node = graph.create_node("placeholder", name, type_expr=wrapper or kind)
         source = InputSource(text, position)
         original = original_name(text)
         node.meta["stack_trace"] = first_use.get(index, "")

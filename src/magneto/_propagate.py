@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 
-from magneto import _core
+from magneto import _core, _subclasses
 
 if TYPE_CHECKING:
     from magneto._sizes import Session
@@ -129,6 +129,10 @@ def meta_of(tensor: torch.Tensor) -> Any:
     """The core's metadata for a tensor."""
     flags = flags_of(tensor)
     fake = tensor if is_symbolic(tensor) else None
+    if _subclasses.is_wrapper(tensor):
+        if fake is not None:
+            raise Unsupported(f"a {type(tensor).__name__} whose sizes depend on data")
+        flags, fake = flags | _core.META_WRAPPER, tensor
     return _core.meta(tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride(), flags, fake)
 
 
@@ -273,7 +277,7 @@ class Results:
             for index, fake in enumerate(self.fakes):
                 if value is fake:
                     return _core.ref(index)
-            if not isinstance(value, FakeTensor):
+            if not isinstance(value, FakeTensor) and not _subclasses.is_fake(value):
                 raise Unsupported("a tensor with data")
             for other in self.fresh:
                 if value is other:
@@ -311,8 +315,8 @@ class Results:
                     found.append((number, index))
                     break
             else:
-                storage = tensor.untyped_storage()._cdata
-                if any(fake.untyped_storage()._cdata == storage for fake in self.fakes):
+                memory = _subclasses.storages(tensor)
+                if any(memory & _subclasses.storages(fake) for fake in self.fakes):
                     found.append((number, -1))
         return tuple(found)
 

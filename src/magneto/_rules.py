@@ -613,13 +613,14 @@ def _kinds() -> dict[str, type]:
 
 
 def _plain_keys() -> int:
-    """The dispatch keys that a plain tensor may have, as bits: others tell of wrappers, or of another layout."""
+    """The dispatch keys that a plain tensor may have, as bits: others tell of transforms, or of another layout."""
     backends = _words(
         "CPU CUDA HIP XLA MPS MTIA IPU XPU HPU VE Lazy Meta MAIA PrivateUse1 PrivateUse2 PrivateUse3"
     )
     names = [*backends, *(f"Autograd{name}" for name in backends), *(f"Autocast{name}" for name in backends)]
     keys = 0
-    for name in (*names, "ADInplaceOrView", "Conjugate", "Negative"):
+    wrappers = ("Python", "PythonTLSSnapshot")  # which have classes of their own
+    for name in (*names, *wrappers, "ADInplaceOrView", "Conjugate", "Negative"):
         key = getattr(torch._C.DispatchKey, name, None)
         if key is not None:
             keys |= torch._C.DispatchKeySet(key).raw_repr()

@@ -235,7 +235,9 @@ SETTINGS: dict[str, Setting] = {
         "which functions of torch are nodes is in magneto's own rules",
     ),
     "traceable_tensor_subclasses": Setting(set(), NOTHING, _REMOVED),
-    "nontraceable_tensor_subclasses": Setting(set(), LATER, "subclasses of tensors with behaviour of their own"),
+    "nontraceable_tensor_subclasses": Setting(
+        set(), HONOURED, "classes whose tensors end a graph"
+    ),
     "inline_torch_dispatch_torch_compile": Setting(
         True, NOTHING, "under a dispatch mode of the program's nothing is captured, in its handlers as elsewhere"
     ),

@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._sympy.printers import PythonPrinter
 
-from magneto import _core, _locks, _propagate
+from magneto import _core, _locks, _propagate, _subclasses
 from magneto._graph import InputSource
 from magneto._propagate import quiet
 
@@ -38,10 +38,6 @@ def _consumers() -> tuple[frozenset[Any], frozenset[str]]:
     from torch._dynamo.variables import torch as variables
 
     return variables.ops_consuming_unbacked_scalars, variables.methods_consuming_unbacked_scalars
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 class Session:
@@ -61,6 +57,23 @@ class Session:
         self.live: list[tuple[weakref.ref[torch.Tensor], bool]] = []
         self.ranges: dict[Any, Any] = {}
         self.values: dict[Any, int] = {}
+
+    # ---- wrappers ----
+
+    def wrap(self, tensor: torch.Tensor) -> _core.Outcome:
+        """The metadata of a tensor that wraps others, with an instance around FakeTensors; or a refusal."""
+        with _locks.compile_lock():
+            try:
+                why = _subclasses.why_not(tensor)
+                if why is not None:
+                    return _core.refusal(_core.OUTCOME_UNSUPPORTED, why)
+                fake = _core.uninterrupted(_subclasses.make_fake, tensor, self.mode)
+                self.live.extend((weakref.ref(leaf), True) for leaf in _subclasses.leaves(fake))
+                return _core.outcome(_propagate.meta_of(fake))
+            except Exception as error:  # code of the class, which is not meant to be called now
+                return _core.refusal(
+                    _core.OUTCOME_UNSUPPORTED, f"{type(tensor).__name__}: {_first_line(error)}"
+                )
 
     # ---- operations ----
 
@@ -102,7 +115,8 @@ class Session:
                 return _core.refusal(_core.OUTCOME_UNSUPPORTED, str(error))
             except Exception as error:
                 # it may be the symbols that can't do it, and not the program that is wrong
-                symbols = isinstance(error, NotImplementedError) or (
+                wraps = any(meta.flags & _core.META_WRAPPER for _, meta, *_ in inputs)
+                symbols = (isinstance(error, NotImplementedError) and not wraps) or (
                     numbers and (not inputs or "Sym" in str(error))
                 )
                 reason = _core.OUTCOME_DATA_DEPENDENT if symbols else _core.OUTCOME_RAISES
@@ -121,7 +135,8 @@ class Session:
                     self._note_value(node, real, fake)
                 self.live.append((weakref.ref(fake), shared))
             fakes[node] = fake
-        before = [_propagate.version(fake) for fake in fakes.values()]
+        with torch._C.DisableTorchFunctionSubclass():  # code of wrappers has no part in what is asked here
+            before = [_propagate.version(fake) for fake in fakes.values()]
         values = {**fakes, **dict(numbers)}
         ignored: Any = contextlib.nullcontext()
         functions, methods = _consumers()
@@ -131,10 +146,14 @@ class Session:
             _check_squeezed(values, *args, **kwargs)
         with ignored, enable_python_dispatcher():  # as TorchDynamo does: decompositions that know symbols
             result = _propagate.call(kind, target, args, kwargs, values, self.mode)
+        with torch._C.DisableTorchFunctionSubclass():
+            return self._describe(result, list(fakes.values()), inputs, before)
+
+    def _describe(self, result: Any, given: list[Any], inputs: Any, before: list[int]) -> _core.Outcome:
+        """What an operation returned, and did to the tensors that it was given."""
         bindings = compute_unbacked_bindings(self.shape_env, result)
         for symbol in bindings or ():
             self.ranges[symbol] = self.shape_env.var_to_range.get(symbol)
-        given = list(fakes.values())
         results = _propagate.Results(given, symbolic=True)
         wrapped = results.wrap(result)
         changes = []
@@ -145,14 +164,13 @@ class Session:
         written = _propagate.changed_in_place(given, before)
         if written:
             self.forget([given[i] for i in written])
-        storages = set(map(_storage, given))
+        storages = set().union(*map(_subclasses.storages, given))
         kept: list[Any] = []
         for tensor in results.fresh:
-            symbolic = _propagate.is_symbolic(tensor)
-            keep = symbolic or _storage(tensor) in storages
+            keep = _propagate.is_symbolic(tensor) or not storages.isdisjoint(_subclasses.storages(tensor))
             kept.append(tensor if keep else None)
             if keep:
-                self.live.append((weakref.ref(tensor), False))
+                self.live.extend((weakref.ref(leaf), False) for leaf in _subclasses.leaves(tensor))
         return _core.outcome(
             wrapped,
             tuple(changes),
@@ -185,12 +203,12 @@ class Session:
         `shared`: so was a tensor that others from outside may share memory with.
         """
         live = [(tensor, outside) for ref, outside in self.live if (tensor := ref()) is not None]
-        outside_storages = {_storage(tensor) for tensor, outside in live if outside}
-        storages = set(map(_storage, written))
+        outside_storages = set().union(*(_subclasses.storages(tensor) for tensor, outside in live if outside))
+        storages = set().union(*map(_subclasses.storages, written))
         if shared or storages & outside_storages:
             storages |= outside_storages
         for tensor, _ in live:
-            if _storage(tensor) in storages:
+            if not storages.isdisjoint(_subclasses.storages(tensor)):
                 for name in _MEMOS:
                     setattr(tensor, name, None)
 

@@ -48,11 +48,6 @@ MORE: dict[str, tuple[int, int, str]] = {
     ),
     "diffusers_denoise": (5, 0, SHARED),
     "geometric_graphs": (8, 7, "an iterator over pairs of modules that lives over a break is not captured"),
-    "torchao_quantize": (
-        8,
-        60,
-        "tensor subclasses with behaviour of their own (quantized weights) end graphs",
-    ),
 }
 """Programs with more graphs or breaks than by torch.compile: how many at most, and why."""
 
