@@ -632,6 +632,7 @@ core_exec(PyObject *module)
         .call = mg_rules_call,
         .expose = mg_world_expose,
         .touch = mg_world_touch,
+        .has_own = mg_world_has_own,
         .number = mg_number_of,
         .real = mg_number_of_float,
         .check_operands = mg_tensor_class_check,

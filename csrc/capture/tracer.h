@@ -19,9 +19,10 @@ typedef struct {
     /* record and world, of policy: mg_rules_call */
     PyObject *(*call)(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
-    /* record, of world: mg_world_expose, mg_world_touch, mg_tensor_class_check */
+    /* record, of world: mg_world_expose, mg_world_touch, mg_world_has_own, mg_tensor_class_check */
     PyObject *(*expose)(MgCapture *capture, PyObject *object);
     PyObject *(*touch)(MgCapture *capture, PyObject *value);
+    int (*has_own)(MgCapture *capture, PyObject *object, PyObject *name);
     int (*check_operands)(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count);
 
     /* capture, of record: mg_number_of, mg_number_of_float */

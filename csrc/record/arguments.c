@@ -234,6 +234,19 @@ is_like(MgMapping *mapping, PyObject *scalar, PyObject *number)
            (PyComplex_CheckExact(number) && PyComplex_Check(scalar));
 }
 
+/* MG_OK if torch takes an argument for what its builtin class says; a break if it has a torch function. */
+static int
+check_override(MgMapping *mapping, PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    int found = type == &PyList_Type || type == &PyTuple_Type || type == mg_torch.size
+                    ? 0
+                    : mg_tracer.has_own(mapping->capture, value, MG_STRING("__torch_function__"));
+    return found > 0   ? mg_capture_abort(mapping->capture, MG_REASON_ARGUMENT, "%s", type->tp_name)
+           : found < 0 ? MG_ERR
+                       : MG_OK;
+}
+
 /* One argument as the graph holds it, with its part of the propagation key. New. */
 static PyObject *
 map_argument(MgMapping *mapping, PyObject *value)
@@ -264,6 +277,9 @@ map_argument(MgMapping *mapping, PyObject *value)
         mg_capture_abort(mapping->capture, MG_REASON_ARGUMENT, "%s", type->tp_name);
         return NULL;
     }
+    if (is_sequence && check_override(mapping, value) < 0) {
+        return NULL;
+    }
     if (is_sequence || type == &PyDict_Type) {
         PyObject *exposed = mg_tracer.expose(mapping->capture, value);
         PyObject *result = exposed == NULL ? NULL : map_structure(mapping, exposed);
@@ -283,7 +299,7 @@ map_argument(MgMapping *mapping, PyObject *value)
         return result;
     }
     if (mg_kind_is_number(value)) { /* of a class over int or float, or of numpy's: a graph has the number itself */
-        PyObject *number = mg_kind_number(value);
+        PyObject *number = check_override(mapping, value) < 0 ? NULL : mg_kind_number(value);
         if (number != NULL && mg_kind_is_value(type) && (mapping->infers || !is_like(mapping, value, number))) {
             Py_DECREF(number);
             mg_capture_abort(mapping->capture, MG_REASON_ARGUMENT, "%s", type->tp_name);
@@ -297,7 +313,7 @@ map_argument(MgMapping *mapping, PyObject *value)
     if (other != NULL) {
         return map_argument(mapping, other);
     }
-    if (mg_kind_is_graph_constant(value)) {
+    if (mg_kind_is_graph_constant(value) && _PyType_Lookup(type, MG_STRING("__torch_function__")) == NULL) {
         PyObject *view = mg_tracer.touch(mapping->capture, Py_NewRef(value)); /* one from outside is guarded now */
         if (view == NULL) {
             return NULL;

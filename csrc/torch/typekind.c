@@ -142,14 +142,37 @@ mg_kind_operator_of(PyObject *name)
     return named.operators == NULL ? NULL : PyDict_GetItemWithError(named.operators, name);
 }
 
+/* 1 if a class over a builtin one says itself what its numbers are worth, or what operations on them do. */
+static int
+has_own_ways(PyTypeObject *type, PyTypeObject *base)
+{
+    PyObject *const names[] = {
+        MG_STRING("__torch_function__"), MG_STRING("__index__"), MG_STRING("__int__"), MG_STRING("__float__"),
+        MG_STRING("__complex__"),        MG_STRING("__bool__"),  MG_STRING("__len__"), MG_STRING("__getitem__"),
+        MG_STRING("__array__")};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+        if (_PyType_Lookup(type, names[i]) != _PyType_Lookup(base, names[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int
 mg_kind_is_number(PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
-    if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_getattro != PyObject_GenericGetAttr) {
-        return 0; /* torch asks it for __torch_function__: code of the class runs */
+    PyTypeObject *base = PyLong_Check(value)      ? &PyLong_Type
+                         : PyFloat_Check(value)   ? &PyFloat_Type
+                         : PyComplex_Check(value) ? &PyComplex_Type
+                                                  : NULL;
+    if (mg_kind_is_value(type)) {
+        return 1;
     }
-    return PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value) || mg_kind_is_value(type);
+    if (base == NULL || type == base || !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
+        return base != NULL;
+    }
+    return type->tp_getattro == PyObject_GenericGetAttr && !has_own_ways(type, base);
 }
 
 PyObject *

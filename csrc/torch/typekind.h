@@ -25,7 +25,7 @@ PyObject *mg_kind_stand_in(PyObject *value);
 /* The function of the module operator that a method of tensors stands for when C code calls it, or NULL; borrowed. */
 PyObject *mg_kind_operator_of(PyObject *name);
 
-/* Numbers that are not of a builtin class: those of Python classes over one, and numpy's. */
+/* Numbers, also those of numpy's, and of Python classes over a builtin one that torch takes for a number without asking the class. */
 int mg_kind_is_number(PyObject *value);    /* 1 or 0 */
 PyObject *mg_kind_number(PyObject *value); /* the number of a builtin class with the same value; new */
 

@@ -864,6 +864,22 @@ mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name)
 }
 
 int
+mg_world_has_own(MgCapture *capture, PyObject *object, PyObject *name)
+{
+    if (Py_TYPE(object)->tp_dictoffset == 0) {
+        return 0;
+    }
+    MgOutside *record = mg_outside_of(capture, object);
+    PyObject *found = mg_world_getattr(capture, record == NULL ? object : record->object, name);
+    if (found == NULL && !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    Py_XDECREF(found);
+    return found != NULL;
+}
+
+int
 mg_world_get_method(MgCapture *capture, PyObject *owner, PyObject *name, PyObject **method)
 {
     *method = NULL;

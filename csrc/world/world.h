@@ -44,6 +44,9 @@ int mg_world_store_cell(MgCapture *capture, PyObject *cell, PyObject *value);
 
 /* Attributes. mg_world_get_method returns 1 if *method is unbound and takes the owner as its first argument. */
 PyObject *mg_world_getattr(MgCapture *capture, PyObject *owner, PyObject *name);
+
+/* 1 if an instance has an attribute of a name that its class does not have; 0, which is guarded too, or -1. */
+int mg_world_has_own(MgCapture *capture, PyObject *object, PyObject *name);
 int mg_world_get_method(MgCapture *capture, PyObject *owner, PyObject *name, PyObject **method);
 int mg_world_setattr(MgCapture *capture, PyObject *owner, PyObject *name, PyObject *value);
 

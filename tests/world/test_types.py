@@ -376,6 +376,90 @@ class Like:
     def __torch_function__(cls, func, types, args=(), kwargs=None): return func.__name__
 like = Like()
 def f(x): return torch.sin(like), F.relu(like), torch.add(x, like), x + like, torch.cat([x, like]), x + 1
+### numbers with a torch function
+class Count(int):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None): return func.__name__
+class Weight(float):
+    def __torch_function__(self, *args, **kwargs): return NotImplemented
+class Phase(complex):
+    @property
+    def __torch_function__(self): raise ValueError("no function")
+class Plain(int): pass
+class Level(enum.IntEnum):
+    low = 2
+count, weight, phase, plain, level = Count(2), Weight(0.5), Phase(1j), Plain(3), Level.low
+def attempt(action, x):
+    try: return action(x)
+    except Exception as e: return type(e).__name__, str(e).split("\n")[0]
+actions = (
+    lambda x: x + count, lambda x: count + x, lambda x: x[count], lambda x: x.sum(count), lambda x: torch.full((2,), count),
+    lambda x: x.reshape(-1, count), lambda x: torch.stack([x, x], dim=count), lambda x: x * weight, lambda x: x + plain,
+    lambda x: torch.add(x, x, alpha=weight), lambda x: x + phase, lambda x: x[:, level], lambda x: x.mul(count),
+    lambda x: (x + 1).add_(count), lambda x: x.sum(dim=plain), lambda x: torch.tensor([plain, count]), lambda x: x[:count],
+)
+def f(x, i): return x + 1, attempt(actions[i], x), x + 2
+---
+[f(X, i) for i in range(len(actions))]
+[f(X, i) for i in range(len(actions))]
+Plain.__torch_function__ = Count.__torch_function__
+[f(X, i) for i in range(len(actions))]
+del Plain.__torch_function__
+plain.__torch_function__ = lambda *args: 8
+[f(X, i) for i in range(len(actions))]
+del plain.__torch_function__
+[f(X, i) for i in range(len(actions))]
+Count.__torch_function__ = torch._C._disabled_torch_function_impl
+[f(X, i) for i in range(len(actions))]
+### numbers that get a torch function of their own
+class Plain(int): pass
+class Items(list): pass
+plain, items = Plain(1), Items([1, 2])
+def f(x): return x + plain, x.sum(plain), torch.full(items, 2.0)
+---
+f(X)
+f(X)
+plain.other = 1
+f(X)
+plain.__torch_function__ = lambda *args: 8
+f(X)
+del plain.__torch_function__
+f(X)
+items.__torch_function__ = lambda *args: 9
+f(X)
+### numbers that say what they are worth
+log = []
+def noted(value):
+    def method(self):
+        log.append(value)
+        return value
+    return method
+class Count(int):
+    __index__, __int__, __float__, __bool__ = noted(1), noted(1), noted(0.25), noted(False)
+class Weight(float):
+    __index__, __int__, __float__, __bool__ = noted(1), noted(1), noted(0.25), noted(False)
+class Items(float):
+    __len__ = noted(1)
+    def __getitem__(self, i):
+        log.append(i)
+        return [1][i]
+count, weight, items = Count(0), Weight(1.5), Items(1.0)
+def attempt(action, x):
+    try: return action(x)
+    except Exception as e: return type(e)
+actions = (
+    lambda x: x + count, lambda x: x[count], lambda x: x[weight], lambda x: x.sum(count), lambda x: x.sum(weight),
+    lambda x: F.dropout(x, count), lambda x: torch.tensor(count), lambda x: torch.tensor([count], dtype=torch.float64),
+    lambda x: torch.tensor([weight, count]), lambda x: torch.tensor(count, dtype=torch.bool), lambda x: x * weight,
+    lambda x: torch.full((2,), weight), lambda x: x.sum(0, count), lambda x: x.clamp(count, weight), lambda x: x[items],
+    lambda x: torch.zeros(items), lambda x: x.quantile(count), lambda x: F.relu(x, count), lambda x: x[:count],
+)
+def f(x, i): return x + 1, attempt(actions[i], x), list(log)
+---
+[f(X, i) for i in range(len(actions))]
+[f(X, i) for i in range(len(actions))]
+Count.__float__ = noted(0.5)
+[f(X, i) for i in range(len(actions))]
 ### weak references whose callbacks are called
 import weakref
 log = []
@@ -446,7 +530,8 @@ def test_compiled_object_whose_class_gets_another_call(change: str) -> None:
 @pytest.mark.parametrize("name", BROKEN)
 def test_types_with_breaks(name: str) -> None:
     text, steps = BROKEN[name]
-    harness.run(text, steps, compile=lambda function: magneto.compile(function, backend="eager"))
+    with magneto.config.patch(recompile_limit=64):
+        harness.run(text, steps, compile=lambda function: magneto.compile(function, backend="eager"))
 
 
 @pytest.mark.parametrize("name", FINALIZERS)
