@@ -14,6 +14,8 @@ from torch import fx
 
 import magneto
 
+pytestmark = pytest.mark.no_leak_hunt("torch.compile and AOTAutograd keep something of what they compiled")
+
 SIZES = (4, 5, 6, 8, 7)
 
 Program = Callable[..., Any]

@@ -139,6 +139,7 @@ def test_divisibility_that_torch_checks_is_a_guard() -> None:
     assert _entries(program, inputs, (4, 8, 12, 7, 9, 6)) <= 4
 
 
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_guard_of_torch_tells_sizes_apart() -> None:
     def program(x: torch.Tensor) -> int:
         return len(torch.tensor_split(x, 3)) + torch.tensor_split(x, 3)[0].shape[0]
@@ -149,6 +150,7 @@ def test_guard_of_torch_tells_sizes_apart() -> None:
     assert 2 < ours <= _entries_of_torch(program, inputs, sizes) == 4
 
 
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_operation_that_specialises_in_torch_specialises() -> None:
     inputs: Callable[[int], tuple[Any, ...]] = lambda n: (r(n),)  # noqa: E731
     program: Callable[[torch.Tensor], torch.Tensor] = lambda x: torch.vander(x, 4)  # noqa: E731
@@ -252,6 +254,7 @@ def test_gradients_are_those_of_eager() -> None:
         torch.testing.assert_close(given, expected)
 
 
+@pytest.mark.no_leak_hunt("torch.library keeps something of each operator")
 def test_operator_of_the_program_is_asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _asked(monkeypatch)
 
