@@ -9,6 +9,7 @@
 #include "capture/varying.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
+#include "entry/key.h"
 #include "entry/replay.h"
 #include "guard/fast.h"
 #include "size/tree.h"
@@ -791,6 +792,29 @@ entry_set_inputs(MgEntry *self, PyObject *nodes)
     Py_RETURN_NONE;
 }
 
+static PyObject *
+entry_input_nodes(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *list = PyList_New(self->input_count);
+    for (int i = 0; list != NULL && i < self->input_count; i++) {
+        PyObject *node = PyLong_FromLong(self->input_nodes[i]);
+        if (node == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, i, node);
+    }
+    return list;
+}
+
+static PyObject *
+entry_key(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    return mg_entry_key(self);
+}
+
 /* Where the symbols are found: (text, what the source starts from, kind, dimension). */
 static PyObject *
 entry_size_origins(MgEntry *self, PyObject *unused)
@@ -918,6 +942,11 @@ static PyMethodDef entry_methods[] = {
      "What was decided on the symbols: (relation, tree, tree)."},
     {"renew_sizes", (PyCFunction)entry_renew_sizes, METH_NOARGS,
      "Have what was decided since it was captured checked too."},
+    {"input_nodes", (PyCFunction)entry_input_nodes, METH_NOARGS,
+     "The nodes that are the inputs of the graph, in their order: what set_inputs takes."},
+    {"key", (PyCFunction)entry_key, METH_NOARGS,
+     "The graph as (bytes, objects, state), equal for graphs that a backend can't tell apart; None if it can't be "
+     "told."},
     {"describe", (PyCFunction)entry_describe, METH_NOARGS, "The graph as (nodes, outputs, inputs)."},
     {NULL, NULL, 0, NULL},
 };

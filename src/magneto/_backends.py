@@ -32,6 +32,7 @@ from magneto import (
     _locks,
     _logs,
     _session,
+    _shared,
     _subclasses,
     exc,
 )
@@ -178,6 +179,12 @@ class Compiler:
         with contextlib.nullcontext() if session is None else session.profiled():
             return self._compile(entry, session)
 
+    def _ticket(self, entry: _core.Entry) -> _shared.Ticket | None:
+        """What finds others with the same graph; None if what is made of it is for this entry alone."""
+        ticket = None if self.observer is None else self.observer.ticket(entry)
+        alone = self._chosen() is not self.backend or _is_freezing(self.backend) or _debug.is_overridden()
+        return None if alone else ticket
+
     def _compile(self, entry: _core.Entry, session: _session.Session | None) -> Any:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -187,6 +194,10 @@ class Compiler:
             torch._C._functorch.peek_interpreter_stack() is not None
         ):  # backends don't know the tensors of transforms
             return None
+        ticket = self._ticket(entry)
+        if ticket is not None and (found := ticket.find(entry)) is not None:
+            return found
+        nodes, decided = entry.input_nodes(), len(entry.size_guards())
         symbols = entry.symbols
         shapes = ShapeEnv(assume_static_by_default=True) if symbols is None else symbols.shape_env
         sizes = _graph.varying(entry, shapes, self.function)
@@ -249,9 +260,12 @@ class Compiler:
             _let_go(context, module)
             return None
         cached = _cache_hits() > hits
-        check = _guard_on_inputs(entry, context, inputs, cached)
+        check, apart = _guard_on_inputs(entry, context, inputs, cached)
         _let_go(context, module)
         compiled = _not_lazy(compiled)
+        if ticket is not None and not frozen:
+            order = None if sizes is None else [nodes.index(node) for node in entry.input_nodes()]
+            ticket.keep(compiled, check, order, apart, entry.size_guards()[decided:])
         if frozen:
             compiled, check = _without(compiled, frozen), _same(inputs, frozen, check)
         return compiled if check is None else (compiled, check)
@@ -543,8 +557,9 @@ def _has_views_of_merged_inputs(context: TracingContext, inputs: list[Any]) -> b
 
 def _guard_on_inputs(
     entry: _core.Entry, context: TracingContext, inputs: list[Any], cached: bool
-) -> Callable[[tuple[Any, ...]], bool] | None:
-    """What must hold of the graph's inputs for AOTAutograd's result to be right, as a function of them.
+) -> tuple[Callable[[tuple[Any, ...]], bool] | None, tuple[list[bool], list[int]] | None]:
+    """What must hold of the graph's inputs for AOTAutograd's result to be right: as a function of them, and as what
+    `Entry.keep_apart` was given.
 
     AOTAutograd says so itself where shapes are dynamic. With static shapes it takes for granted that inputs that share
     memory always do, and those that don't never do: that matters if an input is written to. The core looks at that, but
@@ -553,8 +568,10 @@ def _guard_on_inputs(
     guards = context.guards_context.aotautograd_guards
     written = _written_inputs(context, len(inputs), cached)
     own: list[int] = []
+    apart = None
     if any(written) and len(inputs) > 1:
         groups = _storages(inputs)
+        apart = written, groups
         entry.keep_apart(written, groups)
         changed = {group for group, writes in zip(groups, written, strict=True) if writes and group >= 0}
         own = [position for position, group in enumerate(groups) if group in changed]
@@ -576,7 +593,7 @@ def _guard_on_inputs(
         else:
             raise exc.MagnetoError(f"the backend added a guard of an unknown kind: {guard!r}")
     if not same and not overlaps and not own:
-        return None
+        return None, apart
 
     def check(inputs: tuple[Any, ...]) -> bool:
         if own and _places(inputs, own) != places:
@@ -592,7 +609,7 @@ def _guard_on_inputs(
                 return False
         return True
 
-    return check
+    return check, apart
 
 
 def _are_apart(guards: Any, positions: list[int]) -> bool:

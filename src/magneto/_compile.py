@@ -69,12 +69,13 @@ class Settings:
 
     def make(self, function: Callable[..., Any], name: str | None = None, seen: Any = None) -> _core.Compiled:
         """A compiled callable for something that has a Python frame."""
-        from magneto import _backends, _events, _filter
+        from magneto import _backends, _events, _filter, _shared
         from magneto import _runtime as _runtime  # sets the core up
 
         backend = self.find()
         hooks = _events.Hooks(self.guard_export_fn, self.guard_fail_fn)
         observer = _events.Observer(name or exc.name_of(function), self.fullgraph, function, hooks)
+        observer.maker = None if seen is not None else _shared.maker(backend)
         compiler = None if backend is None else _backends.Compiler(backend, function, seen, observer)
         compiled = _core.Compiled(
             function,
@@ -372,12 +373,14 @@ def reset() -> None:
         compiled = ref()
         if compiled is not None:
             compiled.reset()
-    ids = sys.modules.get("magneto._ids")
-    if ids is not None:
-        ids.reset()
-    advice = sys.modules.get("magneto._advice")
-    if advice is not None:
-        advice.reset()
+    for name, clear in (
+        ("magneto._ids", "reset"),
+        ("magneto._advice", "reset"),
+        ("magneto._shared", "clear"),
+    ):
+        module = sys.modules.get(name)
+        if module is not None:
+            getattr(module, clear)()
 
 
 def forget(code: Any) -> None:
@@ -387,6 +390,9 @@ def forget(code: Any) -> None:
         compiled = ref()
         if compiled is not None and getattr(compiled.function, "__code__", None) is code:
             compiled.reset()
+    shared = sys.modules.get("magneto._shared")
+    if shared is not None:
+        shared.clear()
 
 
 def find_compiled(function: Any) -> list[_core.Compiled]:

@@ -194,6 +194,13 @@ class Entry:
     def set_inputs(self, nodes: list[int], /) -> None:
         """Set which of the inputs that it describes the graph takes, and in which order."""
 
+    def input_nodes(self) -> list[int]:
+        """The nodes that are the inputs of the graph, in their order."""
+
+    def key(self) -> tuple[bytes, tuple[Any, ...], tuple[Any, ...]] | None:
+        """What the graph is: bytes that two graphs have in common if a backend can't tell them apart, the objects that
+        it mentions, torch's global state. `None` if it can't be told from others."""
+
     def size_origins(self) -> list[tuple[str, Any, int, int]]:
         """Where the values of the symbols are found at a call: source, what that starts from, kind (0 a size, 1 a
         stride, 2 an int), dimension."""

@@ -21,6 +21,11 @@ def is_asked() -> bool:
     return any(map(_config.get, _ASKED))
 
 
+def is_overridden() -> bool:
+    """Whether settings choose backends, or their options, by the number of a graph."""
+    return any(map(_config.get, _OVERRIDES))
+
+
 def wrap(backend: Callable[..., Any], compile_id: Any) -> Callable[..., Any]:
     """The backend of one graph, as the settings have it."""
     names, configs = _config.get("debug_backend_override"), _config.get("debug_inductor_config_override")

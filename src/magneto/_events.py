@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from magneto import _advice, _core, _hints, _logs, _session, _stack, _tables, exc
+from magneto import _advice, _core, _hints, _logs, _session, _shared, _stack, _tables, exc
 from magneto._config import config
 from magneto._counters import counters
 
@@ -66,6 +66,9 @@ class Observer:
         self.recompiled = False
         self.reasons: list[BreakReason] | None = None
         self.seconds = 0.0
+        self.maker: _shared.Maker | None = None
+        """Who compiles, if what was compiled may be shared."""
+        self._ticket: tuple[_core.Entry, _shared.Ticket | None] | None = None
 
     def started(self, code: CodeType, offset: int) -> None:
         """A frame is about to be captured: a call of a code object (offset -1), or the rest of it from an offset on."""
@@ -102,11 +105,28 @@ class Observer:
                 session.profile.seconds += seconds
                 session.profile.captures += 1
         operations = entry.operations
-        if operations:
+        if operations and not self._is_repeated(entry):
             stats["calls_captured"] += operations
             stats["unique_graphs"] += 1
         self.seconds += seconds
         self.writer.captured(entry, seconds)
+
+    def _is_repeated(self, entry: _core.Entry) -> bool:
+        """Whether another callable of the same code has the same graph: it is counted once."""
+        ticket = _shared.ticket(self, self.maker, entry)
+        if self.maker is not None and self.maker.is_replay:
+            if ticket is not None:
+                ticket.take()
+        else:
+            self._ticket = entry, ticket
+        return ticket is not None and ticket.is_repeated
+
+    def ticket(self, entry: _core.Entry) -> _shared.Ticket | None:
+        """What finds others with the graph of a new entry."""
+        found, self._ticket = self._ticket, None
+        if found is not None and found[0] is entry:
+            return found[1]
+        return _shared.ticket(self, self.maker, entry)  # another thread captures with the same callable
 
     def stopped(
         self, name: str, text: str, detail: str | None, where: _stack.Stack | None, action: str

@@ -38,15 +38,12 @@ PROGRAMS = {
 SAMPLE = ["lightning_fabric", "sglang_pieces", "transformers_generate", "vllm_pieces"]
 NAMES = sorted(PROGRAMS) if os.environ.get("MAGNETO_DROPIN") == "all" else SAMPLE
 
-SHARED = "each compiled block has entries of its own, where torch.compile shares them by code"
 MORE: dict[str, tuple[int, int, str]] = {
-    "accelerate_loop": (6, 0, SHARED),
     "ddp_gloo": (
         2,
         5,
-        f"{SHARED}; DistributedDataParallel's own forward is captured around its calls of C++ objects",
+        "DistributedDataParallel's own forward is captured around its calls of C++ objects",
     ),
-    "diffusers_denoise": (5, 0, SHARED),
     "geometric_graphs": (8, 7, "an iterator over pairs of modules that lives over a break is not captured"),
 }
 """Programs with more graphs or breaks than by torch.compile: how many at most, and why."""

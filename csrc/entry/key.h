@@ -1,0 +1,11 @@
+/* What a graph is, in bytes: two recordings with the same bytes are the same graph for a backend. */
+#ifndef MG_KEY_H
+#define MG_KEY_H
+
+#include "entry/entry.h"
+
+/* (bytes, objects, state): the structure of the graph; the functions, classes and other objects that it mentions, in the order of
+ * their first use; torch's global state. None if it can't be told from others, or holds what belongs to one call. New. */
+PyObject *mg_entry_key(MgEntry *entry);
+
+#endif
