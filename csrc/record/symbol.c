@@ -895,15 +895,21 @@ mg_number_call(MgCapture *capture, PyObject *callable, PyObject *const *args, Py
                PyObject **result)
 {
     int first = count > 0 && mg_is_number(args[0]), any = first || (count > 1 && mg_is_number(args[1]));
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     *result = NULL;
     if (count > 0 && mg_number_called(capture, callable, args, count, kwnames, result)) {
         return 1;
     }
-    if (known.recorded == NULL) { /* nothing here depends on data */
-        return call_on_sizes(callable, args, count, kwnames, result);
+    if (known.recorded == NULL) {
+        if (!any && (total == 0 || !mg_symbol_inside(args[0]))) {
+            return 0;
+        }
+        if (find_known() < 0) {
+            mg_recover_interrupt(capture);
+            return 1;
+        }
     }
     if (callable == known.tensor) {
-        Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
         if (total == 0 || (!first && !mg_symbol_inside(args[0]))) {
             return 0;
         }
