@@ -440,6 +440,7 @@ capture_compiled(MgCompiled *self, const MgSubject *subject)
         status = tell_failure(self, &try.why);
     }
     else if (entry != NULL && entry->frames != NULL) {
+        entry->is_last = try.why.reason == MG_REASON_OPERATION_FAILED || try.why.reason == MG_REASON_EXCEPTION;
         status = tell_stop(self, &try.why, "break");
     }
     stop_clear(&try.why);

@@ -89,6 +89,14 @@ call_elsewhere(MgCompiled *self, MgStance stance, PyObject *const *args, size_t 
 
 /* ---- entries ---- */
 
+void
+mg_compiled_insert(MgEntry **entries, int count, MgEntry *entry)
+{
+    int at = entry->is_last ? count : 0;
+    memmove(entries + at + 1, entries + at, sizeof(MgEntry *) * (size_t)(count - at));
+    entries[at] = (MgEntry *)Py_NewRef((PyObject *)entry);
+}
+
 static int
 add_entry(MgCompiled *self, MgEntry *entry)
 {
@@ -96,9 +104,7 @@ add_entry(MgCompiled *self, MgEntry *entry)
         return MG_ERR;
     }
     assert(self->entry_count < self->entry_room);
-    memmove(self->entries + 1, self->entries, sizeof(MgEntry *) * (size_t)self->entry_count);
-    self->entries[0] = (MgEntry *)Py_NewRef((PyObject *)entry);
-    self->entry_count++;
+    mg_compiled_insert(self->entries, self->entry_count++, entry);
     self->changes++;
     return MG_OK;
 }

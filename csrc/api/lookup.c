@@ -132,7 +132,8 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
     if (found == MG_FOUND_ONE) {
         entry->last_run = ++self->runs;
         assert(registers.values != NULL && ending->exit == NULL && ending->entry == NULL);
-        if (index > 0 && entries[index] == entry) { /* most recent first; code that ran may have moved them already */
+        if (index > 0 && entries[index] == entry &&
+            !entry->is_last) { /* most recent first; code that ran may have moved them already */
             memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)index);
             entries[0] = entry;
         }

@@ -41,6 +41,9 @@ typedef struct {
     const MgTable *metas; /* in: borrowed: the call is under way, and its tensors had this metadata before; or NULL */
 } MgTry;
 
+/* Adds an entry to an array that has room for it: where it is tried. */
+void mg_compiled_insert(MgEntry **entries, int count, MgEntry *entry);
+
 enum { EMPTY_BYTES = 64 }; /* of bits, for the slots of a frame: larger frames are left to CPython */
 
 /* Finds an entry whose guards hold and runs it. The result, or NULL and *ending; *found says what came of it. */

@@ -183,10 +183,8 @@ point_add(MgCompiled *self, MgResumePoint *point, MgEntry *entry)
         PyErr_NoMemory();
         return MG_ERR;
     }
-    memmove(entries + 1, entries, sizeof(MgEntry *) * (size_t)point->entry_count);
-    entries[0] = (MgEntry *)Py_NewRef((PyObject *)entry);
+    mg_compiled_insert(entries, point->entry_count++, entry);
     point->entries = entries;
-    point->entry_count++;
     self->changes++;
     return MG_OK;
 }

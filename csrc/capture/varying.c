@@ -142,14 +142,21 @@ path_of(const MgSource *source, int level)
     return mg_source_path(source, ends ? 0 : path_of(source->base, level + 1));
 }
 
+/* The path of the item for what lies at a source. */
+static uint64_t
+path_for(const MgVaryings *varying, const MgSource *source, int dim)
+{
+    uint64_t path = (path_of(source, 0) ^ varying->salt) + (uint64_t)(dim + 3) * 0x9e3779b97f4a7c15u;
+    return path + (path == 0);
+}
+
 /* The item for what lies at a source; made of `sizes` and `strides` if it is new. NULL without an exception if there are too
  * many. */
 static Item *
 item_of(const MgVaryings *varying, const MgSource *source, int dim, const int64_t *sizes, const int64_t *strides)
 {
     MgLattice *lattice = varying->lattice;
-    uint64_t path = (path_of(source, 0) ^ varying->salt) + (uint64_t)(dim + 3) * 0x9e3779b97f4a7c15u;
-    path += path == 0;
+    uint64_t path = path_for(varying, source, dim);
     if (reserve_item(lattice) <= 0) {
         return NULL;
     }
@@ -431,6 +438,28 @@ mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, MgMeta *
     return meta_with(meta, sizes, strides);
 }
 
+/* The value of a number of a kind, -1 for an int and -2 for a float, by what an item holds of it. */
+static double
+number_of(int dim, int64_t bits)
+{
+    double value = (double)bits;
+    if (dim == -2) {
+        memcpy(&value, &bits, sizeof(value));
+    }
+    return value;
+}
+
+/* 1 if a number of the other kind was met at a source, an int or a float, with another value: that varies too, as for
+ * TorchDynamo. */
+static int
+has_changed_kind(const MgVaryings *varying, const MgSource *source, int dim, int64_t bits)
+{
+    const MgLattice *lattice = varying->lattice;
+    int other = dim == -1 ? -2 : -1;
+    const Item *item = find_item(lattice->items, lattice->room, path_for(varying, source, other));
+    return item->path != 0 && ((item->varying_sizes & 1) || number_of(other, item->sizes[0]) != number_of(dim, bits));
+}
+
 /* The item of a number, with what is said of it. 1, 0 if it is a constant in any case, or MG_ERR. `varies` is set: whether it is a
  * symbol. */
 static int
@@ -451,7 +480,8 @@ number_item(MgCapture *capture, MgSource *source, int dim, int is_static, int64_
     if (asks) {
         take_advice(item, &advice, lattice->count > before);
     }
-    item->varying_sizes |= item->sizes[0] != bits && !lattice->frozen;
+    item->varying_sizes |=
+        !lattice->frozen && (item->sizes[0] != bits || has_changed_kind(&capture->varying, source, dim, bits));
     int seen =
         lattice->dynamic == MG_DYNAMIC_ALL || (lattice->dynamic == MG_DYNAMIC_AUTOMATIC && (item->varying_sizes & 1));
     *varies = (item->dynamic & 1) || (seen && !(item->fixed & 1) && !is_static);
@@ -497,9 +527,8 @@ mg_meta_fixed(MgMeta *meta)
     if (!meta->varies) {
         return (MgMeta *)Py_NewRef((PyObject *)meta);
     }
-    int64_t values[64];
     PyObject *tuples[2] = {NULL, NULL};
-    int good = meta->dim <= (int)Py_ARRAY_LENGTH(values);
+    int good = 1;
     for (int k = 0; good && k < 2; k++) {
         MgDim dim;
         PyObject *from = k == 0 ? meta->sizes : meta->strides;

@@ -376,12 +376,64 @@ drop_inputs(MgEntry *entry, PyObject **inputs)
     give_inputs(entry, inputs);
 }
 
+/* The attribute by which AOTAutograd tells TorchDynamo which sizes of a tensor vary: programs would see it. */
+#define MARK MG_STRING("_dynamo_propagated_dynamic_indices")
+
+/* 1 if a tensor has the mark; those of other classes make their own. */
+static int
+is_marked(PyObject *object)
+{
+    PyObject **dict = Py_TYPE(object) == mg_torch.tensor || Py_TYPE(object) == mg_torch.parameter
+                          ? _PyObject_GetDictPtr(object)
+                          : NULL;
+    return dict != NULL && *dict != NULL && PyDict_GetItemWithError(*dict, MARK) != NULL;
+}
+
+/* The inputs that have the mark before the graph runs. New list; NULL if there are none, or no memory. */
+static PyObject *
+marked_inputs(const MgEntry *entry, PyObject *const *inputs)
+{
+    PyObject *marked = NULL;
+    for (int i = 0; i < entry->input_count; i++) {
+        if (is_marked(inputs[i]) && (marked != NULL || (marked = PyList_New(0)) != NULL)) {
+            (void)PyList_Append(marked, inputs[i]);
+        }
+    }
+    PyErr_Clear();
+    return marked;
+}
+
+/* Takes the mark off tensors, but for those that had it before. */
+static void
+remove_marks(PyObject *const *tensors, Py_ssize_t count, PyObject *marked)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int had = 0;
+        for (Py_ssize_t k = 0; marked != NULL && k < PyList_GET_SIZE(marked); k++) {
+            had = had || PyList_GET_ITEM(marked, k) == tensors[i];
+        }
+        if (!had && is_marked(tensors[i])) {
+            (void)PyDict_DelItem(*_PyObject_GetDictPtr(tensors[i]), MARK);
+            PyErr_Clear();
+        }
+    }
+}
+
 /* Runs what the backend compiled. Takes the inputs, unless they are borrowed. */
 static int
 call_compiled(MgEntry *entry, PyObject **inputs, int is_borrowed, PyObject **outputs)
 {
+    int varies = entry->lattice != NULL || entry->symbols != NULL;
+    PyObject *marked = varies ? marked_inputs(entry, inputs) : NULL;
     PyObject *result =
         PyObject_Vectorcall(entry->compiled, inputs, (size_t)entry->input_count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    if (varies && result != NULL) {
+        remove_marks(inputs, entry->input_count, marked);
+        if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
+            remove_marks(PySequence_Fast_ITEMS(result), Py_SIZE(result), marked);
+        }
+    }
+    Py_XDECREF(marked);
     (is_borrowed ? give_inputs : drop_inputs)(entry, inputs);
     PyObject *sequence = result == NULL ? NULL : PySequence_Fast(result, "a compiled graph must give a tuple or list");
     Py_XDECREF(result);
@@ -762,8 +814,9 @@ entry_set_inputs(MgEntry *self, PyObject *nodes)
     Py_ssize_t count = PyList_Check(nodes) ? PyList_GET_SIZE(nodes) : -1;
     int *inputs = PyMem_Calloc((size_t)self->node_count + 1, sizeof(int));
     int *input_nodes = PyMem_Calloc((size_t)self->node_count + 1, sizeof(int));
-    int good =
-        count >= 0 && count <= self->input_count && self->storages.count == 0 && inputs != NULL && input_nodes != NULL;
+    MgStorages storages = {0};
+    int good = count >= 0 && count <= self->input_count && inputs != NULL && input_nodes != NULL &&
+               (self->storages.count == 0 || mg_storages_make(&storages, (int)count) == MG_OK);
     for (Py_ssize_t i = 0; good && i < count; i++) {
         int at = 0;
         long node = PyLong_AsLong(PyList_GET_ITEM(nodes, i));
@@ -773,8 +826,13 @@ entry_set_inputs(MgEntry *self, PyObject *nodes)
         good = at < self->input_count;
         inputs[i] = good ? self->inputs[at] : 0;
         input_nodes[i] = (int)node;
+        if (good && storages.count > 0) {
+            storages.written[i] = self->storages.written[at];
+            storages.groups[i] = self->storages.groups[at];
+        }
     }
     if (!good) {
+        mg_storages_free(&storages);
         PyMem_Free(inputs);
         PyMem_Free(input_nodes);
         if (!PyErr_Occurred()) {
@@ -784,6 +842,8 @@ entry_set_inputs(MgEntry *self, PyObject *nodes)
     }
     PyMem_Free(self->inputs);
     PyMem_Free(self->input_nodes);
+    mg_storages_free(&self->storages);
+    self->storages = storages;
     self->inputs = inputs;
     self->input_nodes = input_nodes;
     self->input_count = (int)count;
@@ -955,15 +1015,18 @@ static PyObject *
 entry_operations(MgEntry *self, void *unused)
 {
     (void)unused;
-    long count = 0;
+    long count = 0, numbers = 0;
     for (int i = 0; i < self->node_count; i++) {
-        count += self->nodes[i].kind != MG_NODE_INPUT && !mg_entry_is_unused(&self->nodes[i]);
+        int runs = self->nodes[i].kind != MG_NODE_INPUT && !mg_entry_is_unused(&self->nodes[i]);
+        count += runs;
+        numbers += runs && self->nodes[i].is_number;
     }
-    return PyLong_FromLong(count);
+    return PyLong_FromLong(count == numbers ? 0 : count);
 }
 
 static PyGetSetDef entry_getset[] = {
-    {"operations", (getter)entry_operations, NULL, "How many operations the graph has.", NULL},
+    {"operations", (getter)entry_operations, NULL,
+     "How many operations the graph has; none if it computes nothing but numbers.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

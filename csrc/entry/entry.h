@@ -42,6 +42,7 @@ struct MgEntry {
     int manager_count;
     MgStops stops;        /* entries that stop where an operation of this one has raised */
     int is_exact;         /* it is one of those, and stops in the very instruction */
+    int is_last;          /* it stops where something raises, and fits more calls than do: others are tried before it */
     PyObject *codes;      /* strong: a list of the codes of the frames that were captured, the root first; or NULL */
     PyObject *compile_id; /* strong: the number of its compilation, such as "0/1", as Python gave it; or NULL */
     uint64_t hits;

@@ -16,6 +16,9 @@
 #include "size/terms.h"
 
 #include <math.h>
+#include <stdlib.h>
+
+enum { UNCLEAR = 2 };
 
 /* ---- making them ---- */
 
@@ -617,6 +620,9 @@ operate(MgCapture *capture, int operation, MgDim a, MgDim b, MgDim *result)
             known = mg_facts_decide(facts, MG_RELATION_EQ, b, mg_dim(0));
             return known != 0 ? (known < 0 ? MG_ERR : 0) : mg_dim_operate(kinds[operation], a, b, result);
         case NB_POWER:
+            if (capture->graph.foreign && a.e == NULL && a.v < 0 && b.e != NULL) { /* torch writes it as -(2 ** n) */
+                return 0;
+            }
             known = mg_facts_decide(facts, MG_RELATION_LT, b, mg_dim(0));
             return known != 0 ? (known < 0 ? MG_ERR : 0) : mg_dim_operate(kinds[operation], a, b, result);
         case NB_AND:
@@ -800,6 +806,71 @@ mg_number_compared(MgCapture *capture, int operation, PyObject *left, PyObject *
     Py_DECREF(values[0]);
     Py_DECREF(values[1]);
     return 1;
+}
+
+/* The ints of a container that compares in no way of its own: how many; -1 if they are too many, or there is something else. */
+static int
+read_ints(PyObject *container, MgDim *ints, int most)
+{
+    if (!PyTuple_CheckExact(container) && !PyAnySet_CheckExact(container) && !PyDict_CheckExact(container)) {
+        return -1;
+    }
+    PyObject *items = PyObject_Size(container) > most ? NULL : PySequence_Tuple(container);
+    int count = items == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; count >= 0 && i < PyTuple_GET_SIZE(items); i++) {
+        PyObject *item = PyTuple_GET_ITEM(items, i);
+        if (PyLong_CheckExact(item) && read_operand(item, &ints[count])) {
+            count++;
+        }
+        else if (!PyUnicode_CheckExact(item) && item != Py_None) {
+            count = -1;
+        }
+    }
+    Py_XDECREF(items);
+    PyErr_Clear();
+    return count;
+}
+
+/* Has the facts decide that a number is one of some ints, which it is: a product is 0. MG_OK; UNCLEAR if that is too hard. */
+static int
+decide_among(MgFacts *facts, MgDim number, const MgDim *ints, int count)
+{
+    MgDim product = mg_dim(1), difference;
+    for (int i = 0; i < count; i++) {
+        if (llabs(ints[i].v) > 64 || !mg_dim_sub(number, ints[i], &difference) ||
+            !mg_dim_mul(product, difference, &product)) {
+            return UNCLEAR;
+        }
+    }
+    return mg_facts_decide(facts, MG_RELATION_EQ, product, mg_dim(0)) < 0 ? MG_ERR : MG_OK;
+}
+
+int
+mg_number_is_in(MgCapture *capture, PyObject *number, PyObject *container)
+{
+    enum { MOST = 8 };
+    MgFacts *facts = &capture->varying.facts;
+    MgDim dim = ((MgNumber *)number)->dim, ints[MOST];
+    int count = dim.e == NULL ? -1 : read_ints(container, ints, MOST), found = 0;
+    if (count < 0) {
+        return UNCLEAR;
+    }
+    for (int i = 0; i < count; i++) {
+        if (mg_facts_know(facts, MG_RELATION_EQ, dim, ints[i]) == 1) {
+            return 1;
+        }
+        found = found || ints[i].v == dim.v;
+    }
+    if (found) {
+        int status = count == 1 ? mg_facts_specialize(facts, dim) : decide_among(facts, dim, ints, count);
+        return status == MG_OK ? 1 : status;
+    }
+    for (int i = 0; i < count; i++) {
+        if (mg_facts_decide(facts, MG_RELATION_EQ, dim, ints[i]) < 0) {
+            return MG_ERR;
+        }
+    }
+    return 0;
 }
 
 int

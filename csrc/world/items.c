@@ -5,7 +5,7 @@
 #include "capture/protocol.h"
 #include "cpython/shadow.h"
 #include "ir/alias.h"
-#include "record/symbol.h"
+#include "record/number.h"
 #include "world/tensor.h"
 #include "world/world.h"
 
@@ -124,10 +124,15 @@ mg_world_contains(MgCapture *capture, PyObject *container, PyObject *key)
         Py_XDECREF(exposed);
         return -1;
     }
+    int result = mg_is_number(key) ? mg_number_is_in(capture, key, exposed) : MG_UNCLEAR;
+    if (result != MG_UNCLEAR) {
+        Py_DECREF(exposed);
+        return result;
+    }
     PyObject *exposed_key = mg_world_escape(capture, mg_twin_original(key));
-    int result = exposed_key == NULL || mg_protocol_guard_calls(capture, exposed_key) < 0
-                     ? -1
-                     : PySequence_Contains(exposed, exposed_key);
+    result = exposed_key == NULL || mg_protocol_guard_calls(capture, exposed_key) < 0
+                 ? -1
+                 : PySequence_Contains(exposed, exposed_key);
     Py_XDECREF(exposed_key);
     Py_DECREF(exposed);
     return result;

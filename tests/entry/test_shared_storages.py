@@ -264,8 +264,7 @@ def run(function: Callable[..., Any], *args: Any) -> Any:
     [makes_views, detaches, adds_a_dimension_without_grad, squeezes, writes_twice, writes_twice_to_a_tuple],
 )
 def test_what_aotautograd_does_not_do_to_inputs(program: Callable[..., Any], backend: str) -> None:
-    # static, since AOTAutograd has results with symbols in their sizes say so, by an attribute
-    compiled = magneto.compile(program, backend=backend, dynamic=False)
+    compiled = magneto.compile(program, backend=backend)
     for _ in range(2):
         for make in INPUTS:
             expected, given = make(), make()

@@ -805,7 +805,7 @@ pad(MgShapeCall *call)
         MG_TRY(mg_shape_number(call->args[3], &value));
         MG_NEED(mg_dtype_class(value.kind) <= mg_dtype_class(self->dtype) && value.kind != MG_C128);
     }
-    int constant = strcmp(mode, "constant") == 0, any = 0, grows = 0;
+    int constant = strcmp(mode, "constant") == 0, any = constant, grows = 0, shrinks = 0;
     if (!constant) {
         MG_NEED((strcmp(mode, "reflect") == 0 || strcmp(mode, "replicate") == 0) && call->args[3] == NULL &&
                 mg_shape_layout_is_plain(self) && mg_dtype_class(self->dtype) == MG_CLASS_FLOAT &&
@@ -821,7 +821,7 @@ pad(MgShapeCall *call)
             MG_NEED(adds && (mode[2] == 'p' || (mg_size_lt(before, size) && mg_size_lt(after, size))));
         }
         any = any || !mg_size_is(before, 0) || !mg_size_is(after, 0);
-        grows = grows || mg_size_above(before, 0) || mg_size_above(after, 0);
+        shrinks = shrinks || !adds;
         out.size[dim] = mg_size_add(size, mg_size_add(before, after));
         if (!adds) {
             MgDim least = mg_size_sub(mg_dim(0), size);
@@ -829,12 +829,15 @@ pad(MgShapeCall *call)
             MG_NEED(mg_size_le(least, before) && mg_size_le(least, after));
         }
     }
-    MG_NEED(any || constant);
-    if (call->args[3] != NULL && grows) {
+    int plain = mg_shape_layout_is_plain(self), same = plain && !shrinks; /* a copy has the same layout */
+    for (int i = 0; !same && i < count; i++) {
+        grows = grows || mg_size_above(amounts[i], 0);
+    }
+    MG_NEED(any && (plain || !mg_shape_layout_suggests_channels_last(self)));
+    if (call->args[3] != NULL && (same || grows)) {
         MG_TRY(mg_shape_hold(call, self->dtype, value));
     }
-    MG_NEED(mg_shape_layout_is_plain(self) || !mg_shape_layout_suggests_channels_last(self));
-    if (grows) {
+    if (same || grows) {
         mg_shape_layout_contiguous(&out);
     }
     else { /* a copy of a part */
