@@ -530,7 +530,9 @@ def take_symbols() -> None:
     if dynamic != _dynamic:
         _dynamic = dynamic
         _core.set_dynamic(*dynamic)
-    sys.modules["magneto._advice"].take()
+    advice = sys.modules.get("magneto._advice")
+    if advice is not None:  # else nobody has observed a compilation yet: the core is used alone
+        advice.take()
 
 
 def _is_traced() -> bool:
