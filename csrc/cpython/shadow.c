@@ -37,6 +37,11 @@ typedef struct OrderedNode {
 typedef struct {
     PyDictObject dict;
     OrderedNode *first, *last;
+    OrderedNode **
+        table; /* the nodes by their place in the dict; made again from the list where `keys` is not that of the dict */
+    Py_ssize_t table_size;
+    void *keys;
+    size_t state; /* changes whenever the order does */
 } Ordered;
 
 typedef struct {
@@ -107,6 +112,113 @@ mg_dict_is_walked(PyObject *dict, const MgDictWalk *walk, Py_ssize_t count)
            (!PyODict_Check(dict) || (walk->started ? walk->node : ((Ordered *)dict)->first) == NULL);
 }
 
+/* The node of a key that an OrderedDict has; NULL with an exception if there is none. */
+static OrderedNode *
+ordered_find(Ordered *self, PyObject *key, Py_hash_t hash)
+{
+    OrderedNode *node = self->first;
+    while (node != NULL && node->key != key) {
+        node = node->next;
+    }
+    if (node != NULL) {
+        return node;
+    }
+    size_t state = self->state;
+    for (node = self->first; node != NULL; node = node->next) {
+        PyObject *other = Py_NewRef(node->key);
+        int same = node->hash != hash ? 0 : PyObject_RichCompareBool(other, key, Py_EQ);
+        Py_DECREF(other);
+        if (same < 0) {
+            return NULL;
+        }
+        if (state != self->state) {
+            break;
+        }
+        if (same > 0) {
+            return node;
+        }
+    }
+    PyErr_SetString(PyExc_RuntimeError, "an OrderedDict was changed while a key was looked for");
+    return NULL;
+}
+
+static int
+ordered_delete(Ordered *self, PyObject *key, Py_hash_t hash)
+{
+    OrderedNode *node = ordered_find(self, key, hash);
+    if (node == NULL || _PyDict_DelItem_KnownHash((PyObject *)self, node->key, hash) < 0) {
+        return MG_ERR;
+    }
+    *(node->previous == NULL ? &self->first : &node->previous->next) = node->next;
+    *(node->next == NULL ? &self->last : &node->next->previous) = node->previous;
+    self->keys = NULL;
+    self->state++;
+    Py_DECREF(node->key);
+    PyMem_Free(node);
+    return MG_OK;
+}
+
+/* dict[key] = value in an OrderedDict. */
+static int
+ordered_set(Ordered *self, PyObject *key, PyObject *value, Py_hash_t hash)
+{
+    int known = _PyDict_Contains_KnownHash((PyObject *)self, key, hash);
+    OrderedNode *node = known != 0 ? NULL : PyMem_Malloc(sizeof(OrderedNode));
+    if (known == 0 && node == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    if (known < 0 || _PyDict_SetItem_KnownHash((PyObject *)self, key, value, hash) < 0) {
+        PyMem_Free(node);
+        return MG_ERR;
+    }
+    if (node != NULL) {
+        *node = (OrderedNode){Py_NewRef(key), hash, NULL, self->last};
+        *(self->last == NULL ? &self->first : &self->last->next) = node;
+        self->last = node;
+        self->keys = NULL;
+        self->state++;
+    }
+    return MG_OK;
+}
+
+int
+mg_dict_set_known(PyObject *dict, PyObject *key, PyObject *value, Py_hash_t hash)
+{
+    if (PyODict_Check(dict)) {
+        return value == NULL ? ordered_delete((Ordered *)dict, key, hash)
+                             : ordered_set((Ordered *)dict, key, value, hash);
+    }
+    return value == NULL ? _PyDict_DelItem_KnownHash(dict, key, hash)
+                         : _PyDict_SetItem_KnownHash(dict, key, value, hash);
+}
+
+/* 1 if what is done to an OrderedDict here is what its own methods would do: three keys are added, one is deleted, one moved. */
+static int
+ordered_holds(void)
+{
+    PyObject *dict = PyODict_New(), *keys = NULL, *moved = NULL, *list = NULL, *expected = NULL;
+    int good = dict != NULL;
+    for (long i = 0; good && i < 12; i++) {
+        PyObject *number = PyLong_FromLong(i);
+        good = number != NULL &&
+               (i % 2 ? mg_dict_set_known(dict, number, Py_None, i) : PyODict_SetItem(dict, number, Py_None)) == 0 &&
+               (i % 3 || mg_dict_set_known(dict, number, NULL, i) == 0);
+        Py_XDECREF(number);
+    }
+    moved = good ? PyObject_CallMethod(dict, "move_to_end", "i", 1) : NULL;
+    keys = moved == NULL ? NULL : PyObject_CallMethod(dict, "keys", NULL);
+    list = keys == NULL ? NULL : PySequence_List(keys);
+    expected = list == NULL ? NULL : Py_BuildValue("[iiiiiiii]", 2, 4, 5, 7, 8, 10, 11, 1);
+    good = expected != NULL && PyObject_RichCompareBool(list, expected, Py_EQ) > 0 && PyDict_GET_SIZE(dict) == 8;
+    Py_XDECREF(dict);
+    Py_XDECREF(moved);
+    Py_XDECREF(keys);
+    Py_XDECREF(list);
+    Py_XDECREF(expected);
+    return good;
+}
+
 /* 1 if the layouts above are those of this CPython. */
 static int
 layouts_hold(void)
@@ -174,7 +286,7 @@ mg_shadow_init(void)
         return MG_ERR;
     }
     PyObject *factory = mg_dict_get(mg_defaultdict_type->tp_dict, "default_factory");
-    if (factory == NULL || !Py_IS_TYPE(factory, &PyMemberDescr_Type) || !layouts_hold()) {
+    if (factory == NULL || !Py_IS_TYPE(factory, &PyMemberDescr_Type) || !layouts_hold() || !ordered_holds()) {
         if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_ImportError,
                             "magneto does not know this CPython's deque, OrderedDict or mappingproxy");

@@ -28,6 +28,9 @@ int mg_shadow_add(PyObject *container, PyObject *item);
 int mg_shadow_set(PyObject *dict, PyObject *key, PyObject *value); /* deletes if value is NULL */
 int mg_shadow_clear(PyObject *container);
 
+/* Sets or deletes an item of a dict, OrderedDicts among them, whose key has this hash: its __hash__ is not called. */
+int mg_dict_set_known(PyObject *dict, PyObject *key, PyObject *value, Py_hash_t hash);
+
 /* Walks a dict in its own order, which is not that of PyDict_Next for an OrderedDict. Borrowed key and value. */
 typedef struct {
     Py_ssize_t position;

@@ -33,8 +33,7 @@ replace_content(PyObject *target, PyObject *before, PyObject *content)
         MgDictWalk walk = {0};
         PyObject *key, *value;
         while (mg_dict_next(content, &walk, &key, &value)) {
-            if ((PyODict_Check(target) ? mg_shadow_set(target, key, value)
-                                       : _PyDict_SetItem_KnownHash(target, key, value, walk.hash)) < 0) {
+            if (mg_dict_set_known(target, key, value, walk.hash) < 0) {
                 return MG_ERR;
             }
         }
@@ -53,11 +52,9 @@ apply_effect(const MgEffect *effect, PyObject *target, PyObject *key, PyObject *
 {
     switch (effect->kind) {
         case MG_EFFECT_DICT_SET:
-            if (effect->hash != -1 && !PyODict_Check(target)) {
+            if (effect->hash != -1) {
                 int there = value != NULL ? 1 : _PyDict_Contains_KnownHash(target, key, effect->hash);
-                return there <= 0      ? there
-                       : value != NULL ? _PyDict_SetItem_KnownHash(target, key, value, effect->hash)
-                                       : _PyDict_DelItem_KnownHash(target, key, effect->hash);
+                return there <= 0 ? there : mg_dict_set_known(target, key, value, effect->hash);
             }
             if (value == NULL) { /* it may have been made and deleted by captured code */
                 int present = PyDict_Contains(target, key);

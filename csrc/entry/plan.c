@@ -57,8 +57,8 @@ static int
 set_item(const MgPlanNode *node, int i, PyObject *dict, PyObject *key, PyObject *value)
 {
     Py_hash_t hash = node->places == NULL ? -1 : ((const Py_hash_t *)(void *)PyBytes_AS_STRING(node->places))[i];
-    if (hash != -1 && PyDict_Check(dict) && !PyODict_Check(dict)) {
-        return _PyDict_SetItem_KnownHash(dict, key, value, hash);
+    if (hash != -1 && PyDict_Check(dict)) {
+        return mg_dict_set_known(dict, key, value, hash);
     }
     return PyDict_Check(dict) ? mg_shadow_set(dict, key, value) : PyObject_SetItem(dict, key, value);
 }

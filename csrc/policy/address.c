@@ -9,21 +9,42 @@
 #include "policy/ruletable.h"
 #include "torch/kinds.h"
 #include "torch/typekind.h"
+#include "world/worldbase.h"
 
 static int tells_inside(MgCapture *capture, PyObject *value, int hashed);
+
+/* How a C function shows the address of an object that has no better way. */
+typedef enum { SHOWS_NONE, SHOWS_TEXT, SHOWS_HASH } Shows;
+
+static Shows
+shows(PyObject *callable)
+{
+    if (callable == (PyObject *)&PyUnicode_Type) {
+        return SHOWS_TEXT;
+    }
+    if (Py_IS_TYPE(callable, &PyWrapperDescr_Type)) { /* object.__hash__(a), a.__repr__() */
+        const char *name = ((PyWrapperDescrObject *)callable)->d_base->name;
+        return strcmp(name, "__hash__") == 0                                   ? SHOWS_HASH
+               : strcmp(name, "__repr__") == 0 || strcmp(name, "__str__") == 0 ? SHOWS_TEXT
+                                                                               : SHOWS_NONE;
+    }
+    if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) { /* str.format, and object.__format__ */
+        return PyDescr_TYPE(callable) == &PyUnicode_Type || PyDescr_NAME(callable) == MG_STRING("__format__")
+                   ? SHOWS_TEXT
+                   : SHOWS_NONE;
+    }
+    const char *name = PyCFunction_Check(callable) ? ((PyCFunctionObject *)callable)->m_ml->ml_name : "";
+    return strcmp(name, "hash") == 0 ? SHOWS_HASH
+           : strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0 ||
+                   strcmp(name, "__format__") == 0
+               ? SHOWS_TEXT
+               : SHOWS_NONE;
+}
 
 int
 mg_call_shows_address(PyObject *callable)
 {
-    if (callable == (PyObject *)&PyUnicode_Type) {
-        return 1;
-    }
-    if (!PyCFunction_Check(callable)) {
-        return Py_IS_TYPE(callable, &PyMethodDescr_Type) && PyDescr_TYPE(callable) == &PyUnicode_Type; /* format */
-    }
-    const char *name = ((PyCFunctionObject *)callable)->m_ml->ml_name;
-    return strcmp(name, "repr") == 0 || strcmp(name, "hash") == 0 || strcmp(name, "format") == 0 ||
-           strcmp(name, "ascii") == 0;
+    return shows(callable) != SHOWS_NONE;
 }
 
 /* The same at a level of a structure; what lies too deep may have one. */
@@ -118,11 +139,22 @@ tells_inside(MgCapture *capture, PyObject *value, int hashed)
                : 0;
 }
 
+/* The same for a method of object, which tells the address of any object, whatever its class has. */
+static int
+is_inside(MgCapture *capture, PyObject *value)
+{
+    MgOutside *record = mg_outside_of(capture, value);
+    return record == NULL ? !mg_is_twin(value) : mg_world_guard_object(capture, record) < 0 ? MG_ERR : 0;
+}
+
 int
 mg_call_note_address(MgCapture *capture, PyObject *callable, PyObject *value)
 {
-    int hashed = PyCFunction_Check(callable) && strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, "hash") == 0;
-    int inside = tells_inside(capture, value, hashed);
+    int hashed = shows(callable) == SHOWS_HASH;
+    int of_object = Py_IS_TYPE(callable, &PyWrapperDescr_Type) && PyDescr_TYPE(callable) == &PyBaseObject_Type &&
+                    PyDescr_NAME(callable) != MG_STRING("__str__");
+    int inside = of_object && !PyType_Check(value) && !mg_is_twin(value) ? is_inside(capture, value)
+                                                                         : tells_inside(capture, value, hashed);
     if (inside > 0 && capture->breaks.can_break) {
         mg_call_unknown(capture, callable);
         return MG_ERR;

@@ -201,7 +201,12 @@ PyObject *
 mg_call_native(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
     capture->call.pure = 0;
-    int own = 0;
+    int own = mg_call_shows_address(callable) && mg_is_bound_builtin(callable)
+                  ? mg_call_note_address(capture, callable, PyCFunction_GET_SELF(callable))
+                  : 0;
+    if (own < 0) {
+        return NULL;
+    }
     for (Py_ssize_t i = 0; mg_call_shows_address(callable) && i < count; i++) {
         own = mg_call_note_address(capture, callable, args[i]);
         if (own < 0) {

@@ -34,7 +34,7 @@ static int
 add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_ssize_t index, PyObject *value)
 {
     MgEntry *entry = maker->entry;
-    int node = -1, own_key = -1, outside = 0;
+    int node = -1, own_key = -1, python = 0;
     if (value != NULL) {
         node = mg_plan_add(&maker->planner, value);
         if (node < 0) {
@@ -46,12 +46,12 @@ add_effect(Maker *maker, MgEffectKind kind, MgSource *target, PyObject *key, Py_
         if (own_key < 0) {
             return MG_ERR;
         }
-        outside = entry->plan.nodes[own_key].kind == MG_PLAN_CONST || entry->plan.nodes[own_key].kind == MG_PLAN_SOURCE;
+        python = mg_plan_hash_is_python(&maker->planner, own_key, key);
         if (entry->plan.nodes[own_key].kind == MG_PLAN_CONST) {
             own_key = -1;
         }
     }
-    if (!outside || !mg_kinds_hashes_in_python(key)) {
+    if (!python) {
         maker->hash = -1;
     }
     if (MG_VECTOR_RESERVE(entry->effects, entry->effect_count, maker->effect_room, 8) < 0) {

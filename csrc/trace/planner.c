@@ -165,37 +165,45 @@ is_half_made(const MgPlan *plan, int index)
 }
 
 typedef enum {
-    HASH_OWN,  /* each call may have another, that of an address; made by C code, or for an object that is made anew */
-    HASH_KEPT, /* the same in each call, made by C code */
+    HASH_OWN, /* each call may have another, that of an address; made by C code, or of what captured code has read of one */
+    HASH_KEPT,   /* the same in each call, made by C code */
     HASH_PYTHON, /* the same in each call, for what it was made of is guarded: no Python code need run to make it again */
 } HashKind;
 
 /* Of the hash of a key, whose node is `index`. */
 static HashKind
-hash_kind(const MgPlan *plan, int index, PyObject *key)
+hash_kind(const MgPlanner *planner, int index, PyObject *key)
 {
-    const MgPlanNode *node = &plan->nodes[index];
+    const MgPlanNode *node = &planner->plan->nodes[index];
+    const MgCapture *capture = planner->capture;
     int outside = node->kind == MG_PLAN_CONST || node->kind == MG_PLAN_SOURCE;
     if (mg_is_plain_value(key)) {
         return HASH_KEPT;
     }
     if (!PyTuple_CheckExact(key) || (!outside && node->kind != MG_PLAN_TUPLE)) {
-        return outside && mg_kinds_hashes_in_python(key) ? HASH_PYTHON : HASH_OWN;
+        int is_fixed = outside || (!capture->reads.addresses && capture->reads.ids == NULL);
+        return is_fixed && mg_kinds_hashes_in_python(key) ? HASH_PYTHON : HASH_OWN;
     }
     HashKind most = HASH_KEPT;
     for (Py_ssize_t i = 0; most != HASH_OWN && i < PyTuple_GET_SIZE(key); i++) {
         int part = outside ? index : node->parts[i];
-        HashKind kind = part < 0 || mg_stack_is_short() ? HASH_OWN : hash_kind(plan, part, PyTuple_GET_ITEM(key, i));
+        HashKind kind = part < 0 || mg_stack_is_short() ? HASH_OWN : hash_kind(planner, part, PyTuple_GET_ITEM(key, i));
         most = kind == HASH_OWN || kind > most ? kind : most;
     }
     return most;
 }
 
+int
+mg_plan_hash_is_python(const MgPlanner *planner, int index, PyObject *key)
+{
+    return hash_kind(planner, index, key) == HASH_PYTHON;
+}
+
 /* Notes the hash of the key in place `i` of a dict, if Python code made it. MG_OK or MG_ERR. */
 static int
-note_hash(const MgPlan *plan, MgPlanNode *node, int i, PyObject *key, Py_hash_t hash)
+note_hash(const MgPlanner *planner, MgPlanNode *node, int i, PyObject *key, Py_hash_t hash)
 {
-    if (hash_kind(plan, node->parts[2 * i], key) != HASH_PYTHON) {
+    if (hash_kind(planner, node->parts[2 * i], key) != HASH_PYTHON) {
         return MG_OK;
     }
     if (node->places == NULL) {
@@ -230,14 +238,14 @@ has_plain_hash(PyObject *item, int levels)
 /* Notes where a set has its items, if a set that is made of them has them elsewhere, or would run Python code. MG_OK or
  * MG_ERR. */
 static int
-note_places(const MgPlan *plan, MgPlanNode *node, PyObject *set)
+note_places(const MgPlanner *planner, MgPlanNode *node, PyObject *set)
 {
     Py_ssize_t position = 0;
     PyObject *item;
     Py_hash_t hash;
     int python = 0;
     for (int i = 0; _PySet_NextEntry(set, &position, &item, &hash); i++) {
-        HashKind kind = i < node->part_count ? hash_kind(plan, node->parts[i], item) : HASH_OWN;
+        HashKind kind = i < node->part_count ? hash_kind(planner, node->parts[i], item) : HASH_OWN;
         if (kind != HASH_PYTHON && !has_plain_hash(item, PLAIN_LEVELS)) { /* its hash may be another one next time */
             return MG_OK;
         }
@@ -278,7 +286,7 @@ add_set(MgPlanner *planner, PyObject *value)
     }
     if (node >= 0) {
         planner->plan->nodes[node].complete = 1;
-        return note_places(planner->plan, &planner->plan->nodes[node], value) < 0 ? -1 : node;
+        return note_places(planner, &planner->plan->nodes[node], value) < 0 ? -1 : node;
     }
     return node;
 }
@@ -298,7 +306,7 @@ add_dict(MgPlanner *planner, PyObject *value, PyObject *dict, PyObject *type)
         if (is_half_made(planner->plan, planner->plan->nodes[node].parts[i])) {
             return refuse(planner, value);
         }
-        if (note_hash(planner->plan, &planner->plan->nodes[node], i / 2, key, walk.hash) < 0 ||
+        if (note_hash(planner, &planner->plan->nodes[node], i / 2, key, walk.hash) < 0 ||
             set_part(planner, node, i + 1, item) < 0) {
             return -1;
         }

@@ -30,4 +30,7 @@ int mg_plan_add(MgPlanner *planner, PyObject *value);
  * -1 if it is not. */
 int mg_plan_find(MgPlanner *planner, PyObject *value);
 
+/* 1 if the hash of a key, whose node is `index`, was made by Python code, and is the same in each call. */
+int mg_plan_hash_is_python(const MgPlanner *planner, int index, PyObject *key);
+
 #endif

@@ -137,3 +137,30 @@ def f(x):
     return x + len(str(l)) + len(repr(d)) + len(f"{m}")
 """
     run(text, "f(X)", "f(Y)", "l.append(5)", "f(X)")
+
+
+TOLD = [
+    "object.__hash__(a)", "a.__hash__()", "super(A, a).__hash__()", "(a, 1).__hash__()", "object.__repr__(a)", "a.__repr__()",
+    "a.__str__()", "a.__format__('')", "hash((a, 1))", "object.__hash__(b)", "object.__repr__(b)", "A.__hash__(a)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_what_special_methods_tell_of_an_address_is_that_of_the_object(told: str) -> None:
+    text = f"""
+class A: pass
+class B:
+    def __hash__(self): return 3
+    def __repr__(self): return "b"
+kept = []
+def tell(a, b): return {told}
+def f(x):
+    a, b = A(), B()
+    return x + 1, a, b, {told}
+def g(x, a, b): return x + 1, {told} == tell(a, b)
+def check(result):
+    kept.append(result[1:3])
+    return result[3] == tell(result[1], result[2])
+"""
+    run(text, *["check(f(X))"] * 3)
+    run(text.replace("def f", "def h").replace("def g", "def f"), *["f(X, A(), B())"] * 3)
