@@ -68,13 +68,48 @@ guard_values(MgEntry *entry)
     return MG_OK;
 }
 
-/* Returns the graph of a new entry to the backend. MG_OK, MG_ERR, or MG_BREAK if it can't do with sizes that vary. */
+/* Tells captures of this place in the program from others that share the lattice. */
+static uint64_t
+salt_of(const MgSubject *subject)
+{
+    if (subject->frame == NULL) {
+        return 0;
+    }
+    uint64_t place = (uint64_t)(uintptr_t)mg_frame_code(subject->frame) ^
+                     (uint64_t)(subject->next - mg_frame_code_start(subject->frame)) << 48;
+    return place * 0x9e3779b97f4a7c15u;
+}
+
+/* The backend has taken floats for constants, whose nodes are in the list: they do not vary from now on. */
+static void
+fix_floats(MgCompiled *self, const MgSubject *subject, const MgEntry *entry, PyObject *nodes)
+{
+    for (Py_ssize_t i = 0; self->lattice != NULL && i < PyList_GET_SIZE(nodes); i++) {
+        long node = PyLong_AsLong(PyList_GET_ITEM(nodes, i));
+        for (int k = 0; k < entry->input_count; k++) {
+            if (entry->input_nodes[k] == node) {
+                uint64_t path = mg_guard_path(&entry->guards, entry->inputs[k]);
+                mg_lattice_fix_float((MgLattice *)self->lattice, path, salt_of(subject));
+            }
+        }
+    }
+}
+
+/* Returns the graph of a new entry to the backend. MG_OK, MG_ERR, or MG_BREAK if it can't do with sizes or floats that vary:
+ * `only_floats` is set if it is floats, which are constants from now on. */
 static int
-compile_entry(MgCompiled *self, MgEntry *entry)
+compile_entry(MgCompiled *self, const MgSubject *subject, MgEntry *entry, int *only_floats)
 {
     PyObject *compiled = Py_NewRef(Py_None);
+    *only_floats = 0;
     if (self->compile != Py_None && entry->node_count > entry->input_count) {
         Py_SETREF(compiled, PyObject_CallOneArg(self->compile, (PyObject *)entry));
+        if (compiled != NULL && PyList_Check(compiled)) {
+            fix_floats(self, subject, entry, compiled);
+            *only_floats = 1;
+            Py_DECREF(compiled);
+            return MG_BREAK;
+        }
         if (compiled == NULL || compiled == Py_NotImplemented) {
             Py_XDECREF(compiled);
             return compiled == NULL ? MG_ERR : MG_BREAK;
@@ -117,11 +152,7 @@ now(void)
 static int
 take_lattice(MgCompiled *self, const MgSubject *subject, MgCapture *capture)
 {
-    if (subject->frame != NULL) {
-        uint64_t place = (uint64_t)(uintptr_t)mg_frame_code(subject->frame) ^
-                         (uint64_t)(subject->next - mg_frame_code_start(subject->frame)) << 48;
-        capture->varying.salt = place * 0x9e3779b97f4a7c15u;
-    }
+    capture->varying.salt = salt_of(subject);
     if (subject->is_again) {
         capture->varying.lattice = (MgLattice *)Py_XNewRef((PyObject *)subject->frozen);
         return MG_OK;
@@ -415,6 +446,19 @@ capture_fixed(MgCompiled *self, const MgSubject *subject)
     return capture_compiled(self, &fixed);
 }
 
+/* Captures a call whose floats can't vary after all; if they vary again, with the sizes that it has. */
+static MgEntry *
+capture_without_floats(MgCompiled *self, const MgSubject *subject)
+{
+    MgSubject same = *subject;
+    same.without_floats = 1;
+    if (subject->without_floats || subject->is_again) {
+        return capture_fixed(self, subject);
+    }
+    self->captures--;
+    return capture_compiled(self, &same);
+}
+
 /* Captures a call. A new entry, or NULL: with an exception, or without one if the call is to be made in CPython. */
 static MgEntry *
 capture_compiled(MgCompiled *self, const MgSubject *subject)
@@ -462,11 +506,14 @@ capture_compiled(MgCompiled *self, const MgSubject *subject)
         }
         Py_DECREF(told);
     }
-    status = compile_entry(self, entry);
+    int only_floats;
+    status = compile_entry(self, subject, entry, &only_floats);
     if (status != MG_OK) {
         Py_CLEAR(entry);
     }
-    return status == MG_BREAK ? capture_fixed(self, subject) : entry;
+    return status != MG_BREAK ? entry
+           : only_floats      ? capture_without_floats(self, subject)
+                              : capture_fixed(self, subject);
 }
 
 MgEntry *

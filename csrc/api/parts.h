@@ -23,9 +23,9 @@ typedef struct {
     MgFrame *frame;         /* NULL for a call */
     MgUnit *next;
     PyObject **sp;
-    MgPaths changing;  /* sources whose values keep changing */
-    MgLattice *frozen; /* borrowed: if `is_again`, what varied when the call was captured; NULL if nothing did */
-    int is_again;      /* the call was captured before: it is to be captured in the same way */
+    MgPaths changing;             /* sources whose values keep changing */
+    MgLattice *frozen;            /* borrowed: if `is_again`, what varied then; NULL if nothing did */
+    int is_again, without_floats; /* it was captured before, and is so again; floats became constants */
 } MgSubject;
 
 /* One try of a capture. */

@@ -114,14 +114,6 @@ find_point(MgCompiled *self, MgFrame *frame, int offset, int depth, const uint8_
     return &self->points[self->point_count++];
 }
 
-static uint64_t
-path_of(const MgProgram *guards, int step, int level)
-{
-    const MgStep *at = &guards->steps[step];
-    int ends = at->base < 0 || level == MG_MOST_LEVELS;
-    return mg_source_path(&at->source, ends ? 0 : path_of(guards, at->base, level + 1));
-}
-
 /* None of these entries of a point fits: finds the plain values that two of them do not like. MG_OK or MG_ERR. */
 static int
 find_changes(PyObject *entries, MgFrame *frame, MgPaths *changes)
@@ -144,7 +136,7 @@ find_changes(PyObject *entries, MgFrame *frame, MgPaths *changes)
             (PyUnicode_Check(guards->checks[failed].expected) && PyTuple_GET_SIZE(entries) < MANY_TEXTS)) {
             continue;
         }
-        uint64_t path = path_of(guards, guards->checks[failed].source, 0);
+        uint64_t path = mg_guard_path(guards, guards->checks[failed].source);
         if (mg_paths_have(&once, path)) {
             mg_paths_add(changes, path);
         }

@@ -88,7 +88,7 @@ mg_deferred_source(const MgCapture *capture, PyObject *value)
 static uint64_t
 path_of(const MgSource *source, int level)
 {
-    int ends = source->base == NULL || level == MG_MOST_LEVELS; /* the same in path_of of proceed.c */
+    int ends = source->base == NULL || level == MG_MOST_LEVELS; /* the same in path_of of guard.c */
     return mg_source_path(source, ends ? 0 : path_of(source->base, level + 1));
 }
 

@@ -142,11 +142,11 @@ path_of(const MgSource *source, int level)
     return mg_source_path(source, ends ? 0 : path_of(source->base, level + 1));
 }
 
-/* The path of the item for what lies at a source. */
+/* What an item is found by. */
 static uint64_t
-path_for(const MgVaryings *varying, const MgSource *source, int dim)
+item_path(uint64_t path, uint64_t salt, int dim)
 {
-    uint64_t path = (path_of(source, 0) ^ varying->salt) + (uint64_t)(dim + 3) * 0x9e3779b97f4a7c15u;
+    path = (path ^ salt) + (uint64_t)(dim + 3) * 0x9e3779b97f4a7c15u;
     return path + (path == 0);
 }
 
@@ -156,7 +156,7 @@ static Item *
 item_of(const MgVaryings *varying, const MgSource *source, int dim, const int64_t *sizes, const int64_t *strides)
 {
     MgLattice *lattice = varying->lattice;
-    uint64_t path = path_for(varying, source, dim);
+    uint64_t path = item_path(path_of(source, 0), varying->salt, dim);
     if (reserve_item(lattice) <= 0) {
         return NULL;
     }
@@ -191,6 +191,16 @@ tensor_item(const MgVaryings *varying, const MgSource *source, int dim, const in
     return item;
 }
 
+void
+mg_lattice_fix_float(MgLattice *lattice, uint64_t path, uint64_t salt)
+{
+    path = item_path(path, salt, -2);
+    Item *item = lattice->room == 0 ? NULL : find_item(lattice->items, lattice->room, path);
+    if (item != NULL && item->path == path) {
+        item->fixed = 1;
+    }
+}
+
 /* Notes what was said of an item, and if it is new, what was seen of it before. */
 static void
 take_advice(Item *item, const MgAdvice *advice, int is_new)
@@ -203,7 +213,7 @@ take_advice(Item *item, const MgAdvice *advice, int is_new)
     }
     item->dynamic = advice->dynamic;
     item->unbacked = advice->unbacked;
-    item->fixed = advice->fixed;
+    item->fixed |= advice->fixed;
 }
 
 /* Tells those who ask for it what is known of an item now. MG_OK or MG_ERR. */
@@ -456,7 +466,7 @@ has_changed_kind(const MgVaryings *varying, const MgSource *source, int dim, int
 {
     const MgLattice *lattice = varying->lattice;
     int other = dim == -1 ? -2 : -1;
-    const Item *item = find_item(lattice->items, lattice->room, path_for(varying, source, other));
+    const Item *item = find_item(lattice->items, lattice->room, item_path(path_of(source, 0), varying->salt, other));
     return item->path != 0 && ((item->varying_sizes & 1) || number_of(other, item->sizes[0]) != number_of(dim, bits));
 }
 
@@ -510,8 +520,7 @@ int
 mg_varying_float(MgCapture *capture, MgSource *source, PyObject *value)
 {
     MgLattice *lattice = capture->varying.lattice;
-    if (lattice == NULL || mg_varying_no_floats || capture->graph.foreign || !PyFloat_CheckExact(value) ||
-        !isfinite(PyFloat_AS_DOUBLE(value))) {
+    if (lattice == NULL || mg_varying_no_floats || !PyFloat_CheckExact(value) || !isfinite(PyFloat_AS_DOUBLE(value))) {
         return 0;
     }
     int64_t bits;

@@ -26,6 +26,9 @@ extern int mg_varying_fixed_tensors;
 MgLattice *mg_lattice_new(void);
 void mg_lattice_set(MgLattice *lattice, MgDynamic dynamic);
 
+/* The float at this path (mg_source_path) is a constant from now on. `salt` is that of the captures that have met it. */
+void mg_lattice_fix_float(MgLattice *lattice, uint64_t path, uint64_t salt);
+
 /* A copy that stays as it is: what varies in it varies, and nothing else. New. */
 MgLattice *mg_lattice_freeze(const MgLattice *lattice);
 

@@ -694,6 +694,20 @@ mg_guard_traverse(const MgProgram *program, visitproc visit, void *arg)
     return result != 0 ? result : mg_fast_traverse(program->fast, visit, arg);
 }
 
+static uint64_t
+path_of(const MgProgram *program, int step, int level)
+{
+    const MgStep *at = &program->steps[step];
+    int ends = at->base < 0 || level == MG_MOST_LEVELS;
+    return mg_source_path(&at->source, ends ? 0 : path_of(program, at->base, level + 1));
+}
+
+uint64_t
+mg_guard_path(const MgProgram *program, int step)
+{
+    return path_of(program, step, 0);
+}
+
 void
 mg_guard_free(MgProgram *program)
 {

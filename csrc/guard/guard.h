@@ -54,6 +54,9 @@ int mg_guard_same_value(PyObject *value, PyObject *expected);
 /* The guard on sizes that vary (MgSizeGuards), borrowed; NULL if there is none. */
 PyObject *mg_guard_sizes(const MgProgram *program);
 
+/* The path of a source: see path.h. */
+uint64_t mg_guard_path(const MgProgram *program, int step);
+
 /* A source as text. New. */
 PyObject *mg_guard_source_text(const MgProgram *program, int step);
 

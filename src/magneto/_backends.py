@@ -213,6 +213,8 @@ class Compiler:
             freezing=_is_freezing(self.backend),
             sizes=sizes,
         )
+        if sizes is not None and (sizes.failed or (sizes.floats and _has_cuda_graphs())):
+            return [*sizes.floats] or NotImplemented
         given = [value for position, value in enumerate(inputs) if position not in frozen]
         if all("example_value" not in node.meta for node in module.graph.nodes):
             return None  # it only changes torch's state: nothing for a backend either
@@ -230,11 +232,14 @@ class Compiler:
         for node, tensor in zip(module.graph.nodes, given, strict=False):  # the placeholders come first
             if isinstance(tensor, torch.Tensor):
                 context.tensor_to_context[tensor] = _shape(tensor, node, sizes)
+        floats = {} if sizes is None else sizes.floats
+        for one in floats.values():
+            context.tensor_to_context[one.tensor] = one.context()
         hits = _cache_hits()
         try:
             with (
                 _locks.compile_lock(),
-                _right_cache(inputs),
+                _right_cache(inputs, bool(floats)),
                 _kept_state(entry),
                 _no_restart(inputs),
                 contextlib.nullcontext() if session is None else session.backend(),
@@ -245,6 +250,8 @@ class Compiler:
             if not callable(compiled):
                 raise TypeError(f"a backend must return a callable, and this one returned {compiled!r}")
         except Exception as error:
+            if floats:  # it may do with constants
+                return [*floats]
             if not config.suppress_errors:
                 note = _note(self.backend, module, self.function)
                 raise exc.BackendCompilerFailed(self.backend, error, note) from error
@@ -253,6 +260,9 @@ class Compiler:
                 exc.name_of(self.backend), error, exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
             )  # fmt: skip
             return None
+        if sizes is not None and (taken := sizes.taken()):
+            _let_go(context, module)
+            return taken
         if sizes is not None and not sizes.settle():
             _let_go(context, module)
             return NotImplemented
@@ -263,11 +273,16 @@ class Compiler:
         check, apart = _guard_on_inputs(entry, context, inputs, cached)
         _let_go(context, module)
         compiled = _not_lazy(compiled)
-        if ticket is not None and not frozen:
+        if ticket is not None and not frozen and not floats:
             order = None if sizes is None else [nodes.index(node) for node in entry.input_nodes()]
             ticket.keep(compiled, check, order, apart, entry.size_guards()[decided:])
         if frozen:
             compiled, check = _without(compiled, frozen), _same(inputs, frozen, check)
+        if sizes is not None and floats:
+            places = {id(value): position for position, value in enumerate(inputs)}
+            positions = {node: places[id(one.tensor)] for node, one in floats.items()}
+            compiled = _with_floats(compiled, [*positions.values()])
+            check = _compared([(positions[node], *rest) for node, *rest in sizes.comparisons], check)
         return compiled if check is None else (compiled, check)
 
 
@@ -283,6 +298,12 @@ def _is_freezing(backend: Any) -> bool:
     return bool(settings is not None and settings.freezing if chosen is None else chosen)
 
 
+def _has_cuda_graphs() -> bool:
+    """Whether inductor makes CUDA graphs, which take no tensors of the CPU: floats are constants then."""
+    settings = sys.modules.get("torch._inductor.config")
+    return settings is not None and bool(settings.triton.cudagraphs)
+
+
 def _without(compiled: Callable[..., Any], frozen: list[int]) -> Callable[..., Any]:
     """A compiled graph that is not given the inputs at some positions."""
     left_out = frozenset(frozen)
@@ -291,6 +312,33 @@ def _without(compiled: Callable[..., Any], frozen: list[int]) -> Callable[..., A
         return compiled(*(value for position, value in enumerate(inputs) if position not in left_out))
 
     return run
+
+
+def _with_floats(compiled: Callable[..., Any], positions: list[int]) -> Callable[..., Any]:
+    """A compiled graph that is given floats at some positions, where it takes tensors."""
+
+    def run(*inputs: Any) -> Any:
+        given = list(inputs)
+        for position in positions:
+            given[position] = torch.tensor(given[position], dtype=torch.float64, device="cpu")
+        return compiled(*given)
+
+    return run
+
+
+def _compared(
+    comparisons: list[Any], check: Callable[[tuple[Any, ...]], bool] | None
+) -> Callable[[tuple[Any, ...]], bool] | None:
+    """A guard on the inputs: floats are on the same side of numbers."""
+    if not comparisons:
+        return check
+
+    def guard(inputs: tuple[Any, ...]) -> bool:
+        return all(holds(inputs[position], number) for position, holds, number in comparisons) and (
+            check is None or check(inputs)
+        )
+
+    return guard
 
 
 def _same(
@@ -516,9 +564,10 @@ def _cache_hits() -> int:
 
 
 @contextlib.contextmanager
-def _right_cache(inputs: Sequence[Any]) -> Iterator[None]:
-    """Keep AOTAutograd from its cache where inputs share memory: what is there may be for others that do not."""
-    if all(group < 0 for group in _storages(inputs)):
+def _right_cache(inputs: Sequence[Any], has_floats: bool) -> Iterator[None]:
+    """Keep AOTAutograd from its cache where inputs share memory: what is there may be for others that do not. The same
+    where floats vary: what is there may have one in it as a constant."""
+    if not has_floats and all(group < 0 for group in _storages(inputs)):
         yield
         return
     from torch._functorch import config as settings
@@ -604,7 +653,8 @@ def _guard_on_inputs(
         for with_overlap, without in overlaps:
             from torch._C._dynamo.guards import compute_overlapping_tensors
 
-            tensors = [inputs[i] for i in with_overlap] + [inputs[i] for i in without]
+            tensors = [inputs[i] for i in with_overlap]
+            tensors += [inputs[i] for i in without if isinstance(inputs[i], torch.Tensor)]
             if compute_overlapping_tensors(tensors, symbolic=False) != set(range(len(with_overlap))):
                 return False
         return True

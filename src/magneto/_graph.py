@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,7 @@ from magneto import _core, _propagate, _stack
 from magneto._advice import named
 
 if TYPE_CHECKING:
-    from magneto._symints import Symbols
+    from magneto._symints import Float, Symbols
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -174,17 +175,27 @@ _FLOATS: dict[Any, Any] = {
 _KNOWN = frozenset((*_FLOATS.values(), torch.sym_min, torch.sym_max))
 
 
-def _number(target: Any, args: Any, value: Any) -> Any:
+def _number(symbols: Symbols, target: Any, args: Any, value: Any) -> Any:
     """The example value of a number that is computed from others; `value` if torch has no symbol for it."""
     values = [arg.meta["example_value"] if isinstance(arg, fx.Node) else arg for arg in args]
     if target in _KNOWN or getattr(target, "__module__", None) == "_operator":
-        return target(*values)
+        try:
+            return target(*values)
+        except Exception:  # torch has no powers of negative floats
+            symbols.failed = True
     return value
+
+
+def has_symbols(entry: _core.Entry) -> bool:
+    """Whether sizes or numbers vary that the graph gets."""
+    return bool(entry.size_origins()) or any(
+        item[1] == "placeholder" and type(item[5]) is float for item in entry.describe()[0]
+    )
 
 
 def varying(entry: _core.Entry, env: Any, function: Any) -> Symbols | None:
     """The symbols of an entry in a `ShapeEnv`; None if nothing varies."""
-    if not entry.size_origins():
+    if not has_symbols(entry):
         return None
     from magneto._symints import Symbols
 
@@ -217,6 +228,42 @@ def _number_input(
     return node
 
 
+def references(value: Any) -> Iterator[int]:
+    """The numbers of the nodes that an argument refers to."""
+    kind = type(value)
+    if kind is _core.Ref:
+        yield value.index
+    elif kind is dict:
+        yield from references(tuple(value.values()))
+    elif kind is slice:
+        yield from references((value.start, value.stop, value.step))
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from references(item)
+
+
+def _float_input(graph: fx.Graph, one: Float, mode: FakeTensorMode, text: str, names: set[str]) -> fx.Node:
+    """The placeholder of a float: it is given as a tensor, whose item is the number."""
+    from torch._dynamo.variables.builder import GraphArg
+
+    node = graph.create_node("placeholder", placeholder_name(text, names), type_expr=torch.Tensor)
+    fake = node.meta["example_value"] = one.fake(mode)
+    node.meta["grapharg"] = GraphArg(one.source, one.tensor, True, fake, False, one.tensor)
+    node._dynamo_source = one.source
+    return node
+
+
+def _read_floats(
+    graph: fx.Graph, sizes: Symbols, arguments: Any, nodes: dict[int, fx.Node], tensors: dict[int, fx.Node]
+) -> None:
+    """Take the floats out of their tensors before they are used for the first time."""
+    for index in references(arguments):
+        if index in tensors and index not in nodes:
+            node = nodes[index] = graph.call_method("item", (tensors[index],))
+            node.meta["example_value"] = sizes.floats[index].number
+            node.meta["stack_trace"] = tensors[index].meta["stack_trace"]
+
+
 def build(
     entry: _core.Entry,
     mode: FakeTensorMode,
@@ -235,7 +282,7 @@ def build(
     symbols = entry.symbols
     if symbols is not None:
         mode = symbols.mode
-    if sizes is None and entry.size_origins():
+    if sizes is None and has_symbols(entry):
         if mode.shape_env is None:
             from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -245,6 +292,7 @@ def build(
     root = torch.nn.Module()
     graph = fx.Graph()
     nodes: dict[int, fx.Node] = {}
+    tensors: dict[int, fx.Node] = {}
     texts = _stack.Formatter()
     names: set[str] = set()
     originals: dict[str, str] = {}
@@ -257,6 +305,11 @@ def build(
     frozen: list[int] = []
     for position, (index, _, _, _, _, value, _, text, _, origin, _, in_module) in enumerate(placeholders):
         text = named(text, origin, function)
+        if sizes is not None and index in sizes.floats:
+            node = tensors[index] = _float_input(graph, sizes.floats[index], mode, text, names)
+            node.meta["stack_trace"] = first_use.get(index, "")
+            inputs[position] = sizes.floats[index].tensor
+            continue
         if type(value) is not _core.Meta:
             nodes[index] = node = _number_input(graph, sizes, value, text, names)
             node.meta["stack_trace"] = first_use.get(index, "")
@@ -294,6 +347,8 @@ def build(
             name = f"_check_message_{index}"
             setattr(root, name, args[1])
             args = (args[0], graph.get_attr(name))
+        if tensors and sizes is not None:
+            _read_floats(graph, sizes, (args, kwargs), nodes, tensors)
         is_number = sizes is not None and type(value) in (float, _core.Dim)
         target = _FLOATS.get(target, target) if is_number else target
         node = graph.create_node(
@@ -307,7 +362,9 @@ def build(
         meta["stack_trace"] = texts.format(stack)
         if value is not None:
             meta["example_value"] = (
-                _number(target, node.args, value) if is_number else _example(value, mode, sizes)
+                _number(sizes, target, node.args, value)
+                if is_number and sizes is not None
+                else _example(value, mode, sizes)
             )
         if bindings is not None:
             meta["unbacked_bindings"] = bindings

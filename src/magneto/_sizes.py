@@ -84,6 +84,8 @@ class Reader:
         self.seen = 0
         self.replaced: dict[Any, Any] = {}
         self.ranges: dict[Any, Any] = {}
+        self.others: set[Any] = set()
+        """Guards that somebody else sees to."""
 
     def tree(self, expr: Any) -> Any:
         """An expression as a tree."""
@@ -153,7 +155,8 @@ class Reader:
         if any(env.deferred_runtime_asserts.values()):
             raise Unreadable("an assertion at run time")
         while self.seen < len(env.guards):
-            self.assume(env.guards[self.seen].expr)
+            if env.guards[self.seen].expr not in self.others:
+                self.assume(env.guards[self.seen].expr)
             self.seen += 1
         for symbol, same in env.replacements.items():
             if self.replaced.get(symbol) != same:

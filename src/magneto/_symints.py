@@ -8,22 +8,32 @@ afterwards is read back into the guards of the entry.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch._dynamo.source import TensorProperty, TensorPropertySource
+from torch._dynamo.source import FloatTensorSource, TensorProperty, TensorPropertySource
 from torch._guards import Source
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext, free_symbols
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from magneto import _core
+from magneto._graph import references
 from magneto._sizes import Reader, Unreadable, evaluate
 
 _SIZE, _STRIDE = 0, 1
 _PROPERTIES = {_SIZE: TensorProperty.SIZE, _STRIDE: TensorProperty.STRIDE}
+
+
+_COMPARISONS: dict[Any, tuple[Callable[[float, float], bool], Callable[[float, float], bool]]] = {
+    sympy.Lt: (operator.lt, operator.gt), sympy.Le: (operator.le, operator.ge), sympy.Gt: (operator.gt, operator.lt),
+    sympy.Ge: (operator.ge, operator.le), sympy.Ne: (operator.ne, operator.ne),
+}  # fmt: skip
+"""Relations of floats, as they are and the other way round."""
 
 
 def _symbols_in(tree: Any) -> Iterator[int]:
@@ -40,6 +50,38 @@ def _symbols_of(meta: _core.Meta) -> Iterator[int]:
     for dim in (*meta.sizes, *meta.strides):
         if type(dim) is _core.Dim:
             yield from _symbols_in(dim.tree)
+
+
+class Float:
+    """A float that varies, as TorchDynamo gives it to backends: a tensor of no dimensions, and the number in it.
+
+    Args:
+        env: the `ShapeEnv`.
+        value: what it is in the call that was captured.
+        source: where it is found.
+    """
+
+    def __init__(self, env: ShapeEnv, value: float, source: Source) -> None:
+        self.env = env
+        self.source = source
+        self.tensor = torch.tensor(value, dtype=torch.float64, device="cpu")
+        self.symbol = env.create_unspecified_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+        self.number = env.create_symfloatnode(self.symbol, hint=value, source=source)
+
+    def fake(self, mode: FakeTensorMode) -> FakeTensor:
+        """A FakeTensor in place of the tensor, which knows the number."""
+        elem = torch.empty((), dtype=torch.float64, device="meta")
+        made = FakeTensor(mode, elem, torch.device("cpu"))
+        made.item_memo = self.number
+        return made
+
+    def context(self) -> Any:
+        """What has AOTAutograd find the symbol of the number."""
+        return StatefulSymbolicContext(
+            dynamic_sizes=[],
+            tensor_source=FloatTensorSource(self.source),
+            shape_env_to_source_to_symbol_cache={id(self.env): {self.source.name: self.symbol}},
+        )
 
 
 class Symbols:
@@ -61,6 +103,12 @@ class Symbols:
         self.values: dict[Any, Any] = {}
         self.fakes: dict[_core.Meta, Any] = {}
         """FakeTensors of results, by metadata."""
+        self.floats: dict[int, Float] = {}
+        """By node."""
+        self.comparisons: list[tuple[int, Callable[[float, float], bool], float]] = []
+        """What must hold of floats: node, relation, number."""
+        self.failed = False
+        """Whether torch can't compute a number of the graph with symbols."""
         self.reader = Reader(env, self.numbers.get, functools.partial(_core.decide, entry))
         for number, (text, root, kind, dim) in enumerate(entry.size_origins()):
             base = source(text, root)
@@ -69,6 +117,9 @@ class Symbols:
                 kind,
                 TensorPropertySource(base, _PROPERTIES[kind], dim) if kind in _PROPERTIES else base,
             )
+        for node, kind, _, _, _, value, _, text, _, root, _, _ in entry.describe()[0]:
+            if kind == "placeholder" and type(value) is float:
+                self.floats[node] = Float(env, value, source(text, root))
         for name, left, right in entry.size_guards():
             a, b = evaluate(left, self.symints.__getitem__), evaluate(right, self.symints.__getitem__)
             holds = a == b if name == "==" else a != b if name == "!=" else a < b if name == "<" else a <= b
@@ -143,7 +194,7 @@ class Symbols:
         used = set(outputs)
         for item in described:
             if item[1] != "placeholder":
-                used.update(_references((item[3], item[4])))
+                used.update(references((item[3], item[4])))
         order = self._order(placeholders, used)
         values = {item[0]: item[5] for item in placeholders}
         needed: set[Any] = set()
@@ -164,7 +215,22 @@ class Symbols:
                     continue
                 bound.add(expr)
             kept.append(node)
-        self.entry.set_inputs(kept)
+        self.entry.set_inputs(self._place_floats(kept, described) if self.floats else kept)
+
+    def _place_floats(self, inputs: list[int], described: list[Any]) -> list[int]:
+        """The inputs with each float behind those that are used before it."""
+        uses: dict[int, int] = {}
+        for item in described:
+            if item[1] != "placeholder":
+                for node in references((item[3], item[4])):
+                    uses.setdefault(node, len(uses))
+        placed = [node for node in inputs if node not in self.floats]
+        for one in sorted(
+            (node for node in inputs if node in self.floats), key=lambda node: uses.get(node, -1)
+        ):
+            before = [index for index, node in enumerate(placed) if uses.get(node, -1) < uses.get(one, -1)]
+            placed.insert(before[-1] + 1 if before else 0, one)
+        return placed
 
     def _order(self, placeholders: list[Any], used: set[int]) -> list[int]:
         """All inputs: each symbol directly before the first tensor that has it, ints in the order in which they were
@@ -194,25 +260,39 @@ class Symbols:
 
     # ---- after the backend ----
 
+    def taken(self) -> list[int]:
+        """The floats that the backend has decided something on, as nodes: they must be constants. What merely compares
+        one with a number is no such decision, but is in `comparisons`."""
+        env = self.env
+        asked = set(env.replacements)
+        nodes = {one.symbol: node for node, one in self.floats.items()}
+        for guard in env.guards[self.reader.seen :]:
+            if not self._compare(guard.expr, nodes):
+                asked |= guard.expr.free_symbols
+        return [node for node, one in self.floats.items() if one.symbol in asked]
+
+    def _compare(self, guard: Any, nodes: dict[Any, int]) -> bool:
+        """Note a guard that compares a float with a number; whether it is one."""
+        relation = _COMPARISONS.get(type(guard))
+        if relation is None:
+            return False
+        left, right = guard.args
+        if left in nodes and right.is_Number:
+            self.comparisons.append((nodes[left], relation[0], float(right)))
+        elif right in nodes and left.is_Number:
+            self.comparisons.append((nodes[right], relation[1], float(left)))
+        else:
+            return False
+        self.reader.others.add(guard)
+        return True
+
     def settle(self) -> bool:
         """Have the entry check what the backend has decided. False if that can't be said: the sizes must not vary."""
         try:
             self.reader.settle()
-            self.entry.renew_sizes()
+            if self.symints:
+                self.entry.renew_sizes()
         except (Unreadable, OverflowError):
             return False
         self.env.freeze()
         return True
-
-
-def _references(value: Any) -> Iterator[int]:
-    kind = type(value)
-    if kind is _core.Ref:
-        yield value.index
-    elif kind is dict:
-        yield from _references(tuple(value.values()))
-    elif kind is slice:
-        yield from _references((value.start, value.stop, value.step))
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _references(item)
