@@ -16,6 +16,7 @@
 #include "entry/directcall.h"
 #include "interp/interp.h"
 #include "ir/dimobject.h"
+#include "ir/subgraph.h"
 #include "policy/callback.h"
 #include "policy/rules.h"
 #include "policy/stance.h"
@@ -515,6 +516,20 @@ PyDoc_STRVAR(outcome_doc,
 PyDoc_STRVAR(refusal_doc, "refusal(kind, why, /)\n--\n\n"
                           "Return an outcome that says why it is not known. `kind` is an OUTCOME_... constant.");
 
+PyDoc_STRVAR(subgraph_doc,
+             "subgraph(action, /, *args)\n--\n\n"
+             "Record a function that an operator is given as a graph of its own; for captured code alone.");
+
+static PyObject *
+core_subgraph(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    (void)args;
+    (void)count;
+    PyErr_SetString(PyExc_RuntimeError, "subgraph() is for captured code");
+    return NULL;
+}
+
 static PyMethodDef core_methods[] = {
     {"outcome", _PyCFunction_CAST(mg_outcome_make), METH_VARARGS | METH_KEYWORDS, outcome_doc},
     {"refusal", mg_outcome_make_refusal, METH_VARARGS, refusal_doc},
@@ -540,6 +555,7 @@ static PyMethodDef core_methods[] = {
     {"forget_outcomes", core_forget_outcomes, METH_NOARGS, forget_outcomes_doc},
     {"keep_at_fork", mg_recover_keep_at_fork, METH_O, keep_at_fork_doc},
     {"interpret", _PyCFunction_CAST(core_interpret), METH_FASTCALL | METH_KEYWORDS, interpret_doc},
+    {"subgraph", _PyCFunction_CAST(core_subgraph), METH_FASTCALL, subgraph_doc},
     {"sizes", mg_sizes_ask, METH_VARARGS, mg_sizes_doc},
     {"size", mg_sizes_make, METH_VARARGS, mg_sizes_make_doc},
     {"size_symbol", mg_api_size_symbol, METH_VARARGS, mg_api_size_symbol_doc},
@@ -649,9 +665,9 @@ core_exec(PyObject *module)
         return MG_ERR;
     }
     if (mg_twin_types_ready() < 0 || mg_dim_object_types_ready() < 0 || mg_varying_types_ready() < 0 ||
-        mg_node_types_ready() < 0 || mg_outcome_types_ready() < 0 || mg_capture_types_ready() < 0 ||
-        mg_entry_types_ready() < 0 || mg_callable_types_ready() < 0 || mg_symbol_types_ready() < 0 ||
-        mg_callback_types_ready() < 0 || mg_wrapper_types_ready() < 0) {
+        mg_node_types_ready() < 0 || mg_subgraph_types_ready() < 0 || mg_outcome_types_ready() < 0 ||
+        mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 || mg_callable_types_ready() < 0 ||
+        mg_symbol_types_ready() < 0 || mg_callback_types_ready() < 0 || mg_wrapper_types_ready() < 0) {
         return MG_ERR;
     }
     const struct {
@@ -662,7 +678,7 @@ core_exec(PyObject *module)
         {"Entry", (PyObject *)&MgEntry_Type},           {"Meta", (PyObject *)&MgMeta_Type},
         {"Dim", (PyObject *)&MgDimObject_Type},         {"Ref", (PyObject *)&MgRef_Type},
         {"ModuleCall", (PyObject *)&MgModuleCall_Type}, {"Caller", (PyObject *)&MgCaller_Type},
-        {"Outcome", (PyObject *)&MgOutcome_Type},
+        {"Outcome", (PyObject *)&MgOutcome_Type},       {"Subgraph", (PyObject *)&MgSubgraph_Type},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(items); i++) {
         if (PyModule_AddObjectRef(module, items[i].name, items[i].object) < 0) {

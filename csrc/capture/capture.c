@@ -8,6 +8,7 @@
 #include "capture/tracer.h"
 #include "capture/varying.h"
 #include "cpython/aside.h"
+#include "ir/subgraph.h"
 #include "torch/state.h"
 #include "base/vector.h"
 
@@ -191,6 +192,8 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->keep);
     Py_XDECREF(capture->reads.ids);
     Py_XDECREF(capture->graph.touched);
+    Py_XDECREF(capture->graph.subgraph);
+    Py_XDECREF(capture->graph.names);
     Py_XDECREF(capture->detail);
     Py_XDECREF(capture->torch.state);
     Py_XDECREF(capture->torch.entry_state);

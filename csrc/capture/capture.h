@@ -174,7 +174,10 @@ typedef struct {
     int asks_leaves; /* it may matter which tensors are leaves */
     int parameters;  /* a parameter was met */
     int parts;       /* MG_PARTS_...: what was done with tensors that wrappers hold */
-    const MgTable *metas; /* borrowed: metadata that tensors from outside had before a graph ran; or NULL */
+    const MgTable *metas;        /* borrowed: metadata that tensors from outside had before a graph ran; or NULL */
+    struct MgSubgraph *subgraph; /* strong: the innermost one that is recorded now; NULL in the root */
+    PyObject *names;             /* strong: a dict, how many subgraphs have a name with this prefix; or NULL */
+    int closed;                  /* how many were recorded: their nodes are gone, see mg_node_is_gone */
 } MgGraph;
 
 /* Values that depend on data; see symbol.c. */

@@ -258,7 +258,6 @@ PyObject *
 mg_entry_describe(MgEntry *entry)
 {
     PyObject *nodes = PyList_New(0), *outputs = PyList_New(0), *inputs = PyList_New(0), *result = NULL;
-    static const char *const kinds[] = {"placeholder", "call_function", "call_method"};
     if (nodes == NULL || outputs == NULL || inputs == NULL) {
         goto done;
     }
@@ -277,12 +276,7 @@ mg_entry_describe(MgEntry *entry)
                 goto done;
             }
         }
-        PyObject *item =
-            Py_BuildValue("(isOOOOOOOOOi)", i, kinds[node->kind], node->target == NULL ? Py_None : node->target,
-                          node->args == NULL ? Py_None : node->args, node->kwargs == NULL ? Py_None : node->kwargs,
-                          node->value, node->stack == NULL ? Py_None : node->stack, text == NULL ? Py_None : text,
-                          node->name == NULL ? Py_None : node->name, root == NULL ? Py_None : root,
-                          node->bindings == NULL ? Py_None : node->bindings, node->in_module);
+        PyObject *item = mg_node_describe(node, i, text, root);
         Py_XDECREF(text);
         int status = item == NULL ? -1 : PyList_Append(nodes, item);
         Py_XDECREF(item);

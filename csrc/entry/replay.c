@@ -10,6 +10,7 @@
 #include "base/reserve.h"
 #include "entry/directcall.h"
 #include "ir/structure.h"
+#include "ir/subgraph.h"
 
 enum { ARGUMENT_CONST, ARGUMENT_VALUE, ARGUMENT_NESTED };
 
@@ -83,15 +84,22 @@ mark_uses(PyObject *value, int node, int *last)
     }
 }
 
-static void
+static int
 set_argument(MgOperation *operation, int index, PyObject *value)
 {
+    if (mg_is_subgraph(value)) { /* an operator calls it: its module, which it holds */
+        value = mg_subgraph_module((MgSubgraph *)value);
+        if (value == NULL) {
+            return MG_ERR;
+        }
+    }
     operation->args[index] = value;
     operation->modes[index] = Py_IS_TYPE(value, &MgRef_Type) ? ARGUMENT_VALUE
                               : has_ref(value)               ? ARGUMENT_NESTED
                               : PyList_Check(value) || PyDict_Check(value)
                                   ? ARGUMENT_NESTED /* never share a mutable object */
                                   : ARGUMENT_CONST;
+    return MG_OK;
 }
 
 /* What a function of the module operator comes to, if it takes two arguments; else NULL. */
@@ -145,7 +153,9 @@ prepare_operation(MgOperation *operation, MgNode *node)
         return MG_ERR;
     }
     for (int i = 0; i < count; i++) {
-        set_argument(operation, i, PyTuple_GET_ITEM(node->args, i));
+        if (set_argument(operation, i, PyTuple_GET_ITEM(node->args, i)) < 0) {
+            return MG_ERR;
+        }
     }
     mg_direct_call_find(node, &operation->direct);
     if (named > 0) {
@@ -157,7 +167,9 @@ prepare_operation(MgOperation *operation, MgNode *node)
         PyObject *key, *value;
         for (int i = 0; PyDict_Next(node->kwargs, &position, &key, &value); i++) {
             PyTuple_SET_ITEM(operation->kwnames, i, Py_NewRef(key));
-            set_argument(operation, count + i, value);
+            if (set_argument(operation, count + i, value) < 0) {
+                return MG_ERR;
+            }
         }
     }
     return MG_OK;

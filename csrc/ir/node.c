@@ -41,3 +41,42 @@ mg_node_clear(MgNode *node)
     Py_CLEAR(node->name);
     Py_CLEAR(node->bindings);
 }
+
+PyObject *
+mg_node_describe(const MgNode *node, int index, PyObject *text, PyObject *root)
+{
+    static const char *const kinds[] = {"placeholder", "call_function", "call_method"};
+    return Py_BuildValue("(isOOOOOOOOOi)", index, kinds[node->kind], node->target == NULL ? Py_None : node->target,
+                         node->args == NULL ? Py_None : node->args, node->kwargs == NULL ? Py_None : node->kwargs,
+                         node->value, node->stack == NULL ? Py_None : node->stack, text == NULL ? Py_None : text,
+                         node->name == NULL ? Py_None : node->name, root == NULL ? Py_None : root,
+                         node->bindings == NULL ? Py_None : node->bindings, node->in_module);
+}
+
+void
+mg_node_forget_uses(PyObject *value, MgNode *nodes, int first, int end)
+{
+    if (Py_IS_TYPE(value, &MgRef_Type)) {
+        int index = ((MgRef *)value)->index;
+        nodes[index].users -= index >= first && index < end;
+    }
+    else if (PyTuple_Check(value) || PyList_Check(value)) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
+            PyObject *item = PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i);
+            mg_node_forget_uses(item, nodes, first, end);
+        }
+    }
+    else if (PySlice_Check(value)) {
+        PySliceObject *slice = (PySliceObject *)value;
+        mg_node_forget_uses(slice->start, nodes, first, end);
+        mg_node_forget_uses(slice->stop, nodes, first, end);
+        mg_node_forget_uses(slice->step, nodes, first, end);
+    }
+    else if (PyDict_Check(value)) {
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (PyDict_Next(value, &position, &key, &item)) {
+            mg_node_forget_uses(item, nodes, first, end);
+        }
+    }
+}

@@ -40,6 +40,20 @@ typedef struct {
 
 extern PyTypeObject MgRef_Type;
 
+/* A node that has gone into a subgraph leaves nothing but its place: nobody uses it, and no node is made of it. */
+static inline int
+mg_node_is_gone(const MgNode *node)
+{
+    return node->kind == MG_NODE_FUNCTION && node->target == Py_None;
+}
+
+/* A node for Python: (index, kind, target, args, kwargs, value, stack, text, name, root, bindings, in_module). `text` and `root`
+ * tell where an input comes from, and may be NULL. New. */
+PyObject *mg_node_describe(const MgNode *node, int index, PyObject *text, PyObject *root);
+
+/* Takes one user from each node from `first` on, up to `end`, that `value` refers to. */
+void mg_node_forget_uses(PyObject *value, MgNode *nodes, int first, int end);
+
 /* Drops what a node owns. */
 void mg_node_clear(MgNode *node);
 

@@ -11,6 +11,7 @@
 #include "policy/rules.h"
 #include "policy/ruletable.h"
 #include "record/record.h"
+#include "record/subgraph.h"
 #include "record/symbol.h"
 #include "torch/typekind.h"
 #include "world/classes.h"
@@ -827,6 +828,28 @@ call_subclasses(const MgCall *call)
     return has_plain(call, 1) && PyType_Check(call->args[0])
                ? mg_query_subclasses(call->capture, call->callable, call->args[0])
                : unknown(call);
+}
+
+/* A Python function whose frames can't be split by a break: what stops the capture in there stops it before the call. */
+static PyObject *
+call_whole(const MgCall *call)
+{
+    MgCapture *capture = call->capture;
+    if (!PyFunction_Check(call->callable)) {
+        return unknown(call);
+    }
+    capture->breaks.whole++;
+    capture->call.direct = 1;
+    PyObject *result = PyObject_Vectorcall(call->callable, call->args, (size_t)call->count, call->kwnames);
+    capture->call.direct = 0;
+    capture->breaks.whole--;
+    return mg_world_touch(capture, result);
+}
+
+static PyObject *
+call_subgraph(const MgCall *call)
+{
+    return call->kwnames != NULL ? unknown(call) : mg_subgraph_act(call->capture, call->args, call->count);
 }
 
 static PyObject *(*const handlers[MG_RULE_COUNT])(const MgCall *call) = {

@@ -9,6 +9,7 @@
 #include "record/number.h"
 #include "record/record.h"
 #include "record/shape/shape.h"
+#include "record/subgraph.h"
 #include "record/symbol.h"
 #include "torch/typekind.h"
 
@@ -59,7 +60,8 @@ map_twin(MgMapping *mapping, PyObject *value)
         mg_capture_abort(mapping->capture, MG_REASON_LOST_TENSOR, "a tensor of another capture");
         return NULL;
     }
-    if (mg_record_input(mapping->capture, value) < 0) {
+    if (mg_record_input(mapping->capture, value) < 0 ||
+        mg_subgraph_meet(mapping->capture, mg_twin_node(value), value) < 0) {
         return NULL;
     }
     if (twin->meta->varies) {
@@ -119,7 +121,8 @@ map_number(MgMapping *mapping, PyObject *value)
         return map_backed(mapping, value);
     }
     mapping->symbolic = 1;
-    if (mapping->numbers == NULL && (mapping->numbers = PyList_New(0)) == NULL) {
+    if (mg_subgraph_meet(mapping->capture, number->node, value) < 0 ||
+        (mapping->numbers == NULL && (mapping->numbers = PyList_New(0)) == NULL)) {
         return NULL;
     }
     return PyList_Append(mapping->numbers, value) < 0 ? NULL : mg_record_new_ref(number->node);
@@ -270,6 +273,10 @@ map_argument(MgMapping *mapping, PyObject *value)
     }
     if (type == &PySlice_Type) {
         return map_structure(mapping, value);
+    }
+    if (type == &MgSubgraph_Type) {
+        mapping->added = 1; /* each is another */
+        return Py_NewRef(value);
     }
     int is_sequence = PyTuple_Check(value) || PyList_Check(value);
     if ((PyTuple_Check(value) && !mg_structure_is_plain_tuple(type)) ||

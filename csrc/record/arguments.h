@@ -16,7 +16,7 @@ typedef struct {
     int infers;        /* the operation takes the dtype of its result from numpy's scalars among the arguments, */
     int stores;        /* or puts them into a tensor, which takes fewer of them */
     int containers;    /* how many there were so far */
-    int added;         /* a program has added the operator: what it returns may be another thing each time */
+    int added; /* a program has added the operator, or it is given subgraphs: what it returns may be another thing each time */
 } MgMapping;
 
 PyObject *mg_record_new_ref(int index);

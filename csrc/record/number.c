@@ -248,15 +248,23 @@ symbol_node(MgCapture *capture, int symbol)
     return node;
 }
 
+/* The node that computes an expression or atom already; -1 if there is none, or if it has gone into a subgraph. */
+static int
+known_node(const MgCapture *capture, const void *what)
+{
+    int node = (int)(uintptr_t)mg_table_get(&capture->varying.nodes, what, NULL) - 1;
+    return node >= 0 && mg_node_is_gone(&capture->graph.nodes[node]) ? -1 : node;
+}
+
 /* A reference to the node of an atom. New. */
 static PyObject *
 atom_ref(MgCapture *capture, const MgAtom *atom, PyObject *value)
 {
     static const char *const names[] = {[MG_ATOM_FLOORDIV] = "floordiv", [MG_ATOM_MOD] = "mod", [MG_ATOM_POW] = "pow",
                                         [MG_ATOM_AND] = "and_",          [MG_ATOM_OR] = "or_",  [MG_ATOM_XOR] = "xor"};
-    uintptr_t known = (uintptr_t)mg_table_get(&capture->varying.nodes, atom, NULL);
-    if (known != 0) {
-        return mg_record_new_ref((int)known - 1);
+    int known = known_node(capture, atom);
+    if (known >= 0) {
+        return mg_record_new_ref(known);
     }
     int node = -1;
     if (atom->kind == MG_ATOM_SYMBOL) {
@@ -320,9 +328,9 @@ term_ref(MgCapture *capture, const MgProduct *product, int64_t factor, PyObject 
 static int
 expression_node(MgCapture *capture, const MgExpr *expr)
 {
-    uintptr_t known = (uintptr_t)mg_table_get(&capture->varying.nodes, expr, NULL);
-    if (known != 0) {
-        return (int)known - 1;
+    int known = known_node(capture, expr);
+    if (known >= 0) {
+        return known;
     }
     PyObject *value = expression_value(capture, expr), *sum = NULL;
     int count = mg_expr_count(expr), constant = count > 0 && expr->terms[0].product == NULL;
@@ -353,9 +361,10 @@ expression_node(MgCapture *capture, const MgExpr *expr)
     return mg_table_set(&capture->varying.nodes, expr, NULL, (void *)((uintptr_t)node + 1)) < 0 ? -1 : node;
 }
 
-/* Makes nodes for the symbols of an expression, and says that they are used. MG_OK or MG_ERR. */
+/* Makes nodes for the symbols of an expression. Adds their numbers to a list; if it is NULL, says that they are used. MG_OK or
+ * MG_ERR. */
 static int
-bind_symbols(MgCapture *capture, const MgExpr *expr)
+bind_symbols(MgCapture *capture, const MgExpr *expr, PyObject *list)
 {
     int status = MG_OK;
     for (int i = 0; status == MG_OK && i < mg_expr_count(expr); i++) {
@@ -363,14 +372,20 @@ bind_symbols(MgCapture *capture, const MgExpr *expr)
         for (int k = 0; status == MG_OK && k < mg_product_count(product); k++) {
             const MgAtom *atom = product->factors[k].atom;
             if (atom->kind != MG_ATOM_SYMBOL) {
-                status = bind_symbols(capture, atom->left) < 0 ? MG_ERR : bind_symbols(capture, atom->right);
+                status =
+                    bind_symbols(capture, atom->left, list) < 0 ? MG_ERR : bind_symbols(capture, atom->right, list);
                 continue;
             }
             PyObject *ref = atom_ref(capture, atom, NULL);
-            if (ref != NULL) {
+            status = ref == NULL ? MG_ERR : MG_OK;
+            if (ref != NULL && list == NULL) {
                 capture->graph.nodes[((MgRef *)ref)->index].users++;
             }
-            status = ref == NULL ? MG_ERR : MG_OK;
+            else if (ref != NULL) {
+                PyObject *number = PyLong_FromLong(((MgRef *)ref)->index);
+                status = number == NULL ? MG_ERR : PyList_Append(list, number);
+                Py_XDECREF(number);
+            }
             Py_XDECREF(ref);
         }
     }
@@ -378,14 +393,20 @@ bind_symbols(MgCapture *capture, const MgExpr *expr)
 }
 
 int
-mg_number_bind(MgCapture *capture, const MgMeta *meta)
+mg_number_symbols(MgCapture *capture, const MgMeta *meta, PyObject *list)
 {
     int status = MG_OK;
     for (int i = 0; status == MG_OK && i < 2 * meta->dim; i++) {
         PyObject *item = PyTuple_GET_ITEM(i < meta->dim ? meta->sizes : meta->strides, i % meta->dim);
-        status = mg_is_dim_object(item) ? bind_symbols(capture, ((MgDimObject *)item)->dim.e) : MG_OK;
+        status = mg_is_dim_object(item) ? bind_symbols(capture, ((MgDimObject *)item)->dim.e, list) : MG_OK;
     }
     return status;
+}
+
+int
+mg_number_bind(MgCapture *capture, const MgMeta *meta)
+{
+    return mg_number_symbols(capture, meta, NULL);
 }
 
 int

@@ -56,6 +56,9 @@ int mg_number_node(MgCapture *capture, PyObject *number);
 /* Has the graph take the symbols in the sizes and strides of an input, as a backend wants it. MG_OK or MG_ERR. */
 int mg_number_bind(MgCapture *capture, const MgMeta *meta);
 
+/* Makes nodes for those symbols, and adds their numbers to a list. MG_OK or MG_ERR. */
+int mg_number_symbols(MgCapture *capture, const MgMeta *meta, PyObject *list);
+
 /* The source of a number that lies outside as it is; borrowed. NULL for others. */
 MgSource *mg_number_source(MgCapture *capture, PyObject *number);
 

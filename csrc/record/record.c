@@ -20,6 +20,7 @@
 #include "record/number.h"
 #include "record/operator.h"
 #include "record/shape/shape.h"
+#include "record/subgraph.h"
 #include "record/symbol.h"
 #include "torch/kernels.h"
 #include "torch/kinds.h"
@@ -127,6 +128,12 @@ mg_record_input(MgCapture *capture, PyObject *object)
                                             .source = twin->source,
                                             .real = Py_XNewRef(twin->real)});
     return twin->node < 0 ? MG_ERR : MG_OK;
+}
+
+int
+mg_record_placeholder(MgCapture *capture, PyObject *meta)
+{
+    return add_node(capture, (MgNode){.kind = MG_NODE_INPUT, .value = Py_NewRef(meta)});
 }
 
 int
@@ -899,6 +906,7 @@ typedef struct {
     MgMapping mapping;
     PyObject *args, *kwargs; /* strong */
     MgOutcome *outcome;      /* strong: known */
+    MgOutcome *given;        /* borrowed: the same, if it was known before; or NULL */
 } Operation;
 
 static void
@@ -933,6 +941,10 @@ work_out(Operation *operation, MgNodeKind kind, PyObject *target, PyObject *cons
             check_gradless(capture, mapping->twins) < 0 || mg_shape_add_settings(target, mapping->key) < 0) {
             mg_facts_free(&before);
             return MG_ERR;
+        }
+        if (operation->given != NULL) {
+            operation->outcome = (MgOutcome *)Py_NewRef((PyObject *)operation->given);
+            continue;
         }
         operation->outcome = mapping->varies ? find_varying_outcome(mapping, kind, target, operation->args,
                                                                     operation->kwargs, &before, &again)
@@ -991,12 +1003,13 @@ add_operation(MgCapture *capture, MgNodeKind kind, PyObject *target, Operation *
     return node;
 }
 
-PyObject *
-mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
-               PyObject *kwnames)
+/* Records an operation, see mg_record_call and mg_record_known. New. */
+static PyObject *
+record(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
+       PyObject *kwnames, MgOutcome *known)
 {
     PyObject *result = NULL;
-    Operation operation = {.mapping = {.capture = capture}};
+    Operation operation = {.mapping = {.capture = capture}, .given = known};
     MgMapping *mapping = &operation.mapping;
     PyObject *state = mg_capture_state_key(mg_capture_current);
     PyObject *names = state == NULL ? NULL : name_size(kind, &target, args, &count, kwnames);
@@ -1036,6 +1049,8 @@ mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *
     }
     if (mg_capture_operate(capture) < 0 || check_rows(capture, outcome->written, mapping->twins) < 0 ||
         check_parts(capture, outcome->written, mapping->twins) < 0 ||
+        (capture->graph.closed > 0 && mg_subgraph_check(capture, mapping) < 0) ||
+        mg_subgraph_write(capture, mapping->twins, outcome) < 0 ||
         check_recurrent(capture, target, value, args, count) < 0) {
         goto done;
     }
@@ -1051,6 +1066,20 @@ done:
     Py_XDECREF(state);
     clear_operation(&operation);
     return result;
+}
+
+PyObject *
+mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
+               PyObject *kwnames)
+{
+    return record(capture, kind, target, args, count, kwnames, NULL);
+}
+
+PyObject *
+mg_record_known(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
+                MgOutcome *outcome)
+{
+    return record(capture, MG_NODE_FUNCTION, target, args, count, kwnames, outcome);
 }
 
 PyObject *

@@ -19,6 +19,13 @@ int mg_record_input(MgCapture *capture, PyObject *twin);
 PyObject *mg_record_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
                          PyObject *kwnames);
 
+/* The same for an operator that is given subgraphs; `outcome` is what is known of it, or NULL. */
+PyObject *mg_record_known(MgCapture *capture, PyObject *target, PyObject *const *args, Py_ssize_t count,
+                          PyObject *kwnames, MgOutcome *outcome);
+
+/* A node for an input of a subgraph that is no node of another recording. Its number, or -1. */
+int mg_record_placeholder(MgCapture *capture, PyObject *meta);
+
 /* Nodes for numbers that vary from call to call: an input of the graph, and target(*args), in whose arguments references stand
  * for other nodes. `value` is an MgDimObject or a float. Their number, or -1. */
 int mg_record_number_input(MgCapture *capture, MgSource *source, PyObject *value);

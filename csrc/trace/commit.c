@@ -322,33 +322,6 @@ collect_effects(Maker *maker)
     return MG_OK;
 }
 
-/* Takes one user from each node that `value` refers to. */
-static void
-forget_uses(PyObject *value, MgNode *nodes)
-{
-    if (Py_IS_TYPE(value, &MgRef_Type)) {
-        nodes[((MgRef *)value)->index].users--;
-    }
-    else if (PyTuple_Check(value) || PyList_Check(value)) {
-        for (Py_ssize_t i = 0; i < Py_SIZE(value); i++) {
-            forget_uses(PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i), nodes);
-        }
-    }
-    else if (PySlice_Check(value)) {
-        PySliceObject *slice = (PySliceObject *)value;
-        forget_uses(slice->start, nodes);
-        forget_uses(slice->stop, nodes);
-        forget_uses(slice->step, nodes);
-    }
-    else if (PyDict_Check(value)) {
-        Py_ssize_t position = 0;
-        PyObject *key, *item;
-        while (PyDict_Next(value, &position, &key, &item)) {
-            forget_uses(item, nodes);
-        }
-    }
-}
-
 /* Numbers that nobody uses don't keep others in use. */
 static void
 drop_unused_numbers(MgCapture *capture)
@@ -357,9 +330,9 @@ drop_unused_numbers(MgCapture *capture)
     for (int i = capture->graph.node_count - 1; any && i >= 0; i--) {
         MgNode *node = &capture->graph.nodes[i];
         if (node->kind != MG_NODE_INPUT && mg_entry_is_unused(node)) {
-            forget_uses(node->args, capture->graph.nodes);
+            mg_node_forget_uses(node->args, capture->graph.nodes, 0, i);
             if (node->kwargs != NULL) {
-                forget_uses(node->kwargs, capture->graph.nodes);
+                mg_node_forget_uses(node->kwargs, capture->graph.nodes, 0, i);
             }
         }
     }
@@ -711,7 +684,9 @@ mg_commit(MgCapture *capture, PyObject *result)
     Maker maker = {.planner = {.capture = capture, .plan = &entry->plan}, .entry = entry, .hash = -1};
     MgReason reason = capture->reason;
     capture->reason = MG_REASON_NONE; /* of a break: from here on it means that the entry can't be made */
-    int status = mg_plan_accept(&maker.planner);
+    int status = capture->graph.subgraph != NULL
+                     ? mg_capture_abort(capture, MG_REASON_SUBGRAPH, "it was left before its end")
+                     : mg_plan_accept(&maker.planner);
     entry->result = status < 0 || result == NULL ? -1 : mg_plan_add(&maker.planner, result);
     if (status == MG_OK) {
         status = result == NULL ? collect_frames(&maker) : entry->result < 0 ? MG_ERR : MG_OK;

@@ -741,6 +741,9 @@ add_tensor(MgPlanner *planner, PyObject *value)
     if (mg_twin_of(value)->capture != capture->number) {
         return refuse(planner, value);
     }
+    if (mg_twin_node(value) >= 0 && mg_node_is_gone(&capture->graph.nodes[mg_twin_node(value)])) {
+        return refuse(planner, value); /* it was of a subgraph, and lives on in what nobody has looked at */
+    }
     if (mg_twin_of(original)->gradless) {
         capture->breaks.refused = 1;
         return mg_capture_abort(capture, MG_REASON_BACKEND, "a view that was made where gradients were off");

@@ -9,6 +9,7 @@
 #include "capture/finalizer.h"
 #include "capture/level.h"
 #include "capture/protocol.h"
+#include "capture/writes.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
 #include "ir/alias.h"
@@ -380,6 +381,9 @@ mg_world_expose_record(MgCapture *capture, MgOutside *record)
                      : expose_sequence(capture, record, shadow);
     }
     record->unfinished = status < 0;
+    if (status == MG_OK && capture->graph.subgraph != NULL) {
+        status = mg_writes_add_shadow(capture, shadow);
+    }
     Py_DECREF(shadow);
     return status < 0 ? status : mg_finalizer_watch(capture, record);
 }

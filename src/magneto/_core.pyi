@@ -133,6 +133,42 @@ class Ref:
     @property
     def index(self) -> int: ...
 
+class Subgraph:
+    """The graph of a function that an operator is given."""
+
+    @property
+    def inputs(self) -> list[int]:
+        """The nodes that are its inputs: its own, then those of the graphs around it."""
+
+    @property
+    def own(self) -> list[int]: ...
+    @property
+    def nodes(self) -> list[tuple[Any, ...]]:
+        """Its nodes, as `Entry.describe()` has them; its own inputs come last."""
+
+    @property
+    def outputs(self) -> Any:
+        """What it returns, with references in place of tensors: a tuple, a list, or only one."""
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The metadata of what it returns."""
+
+    @property
+    def groups(self) -> tuple[int, int, int] | None:
+        """How many inputs of the graphs around both of two subgraphs use, only the first, only the second; `None` for
+        one that is alone."""
+
+    @property
+    def name(self) -> str:
+        """That of the attribute which holds it."""
+
+    notes: dict[str, Any] | None
+    """For the `meta` of its module."""
+
+    def module(self) -> Any:
+        """The GraphModule that runs it; its nodes have no metadata."""
+
 class Outcome:
     """What an operation returns and does, worked out from metadata alone; or, as a refusal, why that is not known. A
     position is that of a tensor among the operation's inputs."""
@@ -342,6 +378,9 @@ def outcome(
 
 def refusal(kind: int, why: str, /) -> Outcome:
     """Return an outcome that is not known, and why."""
+
+def subgraph(action: str, /, *args: Any) -> Any:
+    """Record a function that an operator is given as a graph of its own; for captured code alone. See `_higher.py`."""
 
 def starve(first: int = 0, last: int = 0, /) -> tuple[int, int, tuple[int, ...], bool]:
     """For tests, in builds with checks: let the allocations `first` to `last` of those that the core makes on this

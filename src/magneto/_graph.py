@@ -14,8 +14,9 @@ from torch._guards import GuardSource, Source
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import _lazy_graph_module
 
-from magneto import _core, _propagate, _stack
+from magneto import _core, _propagate, _stack, _subgraphs
 from magneto._advice import named
+from magneto._subgraphs import argument
 
 if TYPE_CHECKING:
     from magneto._symints import Float, Symbols
@@ -96,26 +97,6 @@ def _example(value: Any, mode: FakeTensorMode, symbols: Symbols | None = None) -
             return tuple(items)
         return type(value)._make(items) if hasattr(value, "_make") else type(value)(items)
     return None if type(value) is _core.Ref else value
-
-
-def _argument(value: Any, nodes: dict[int, fx.Node]) -> Any:
-    """A recorded argument with nodes in place of references."""
-    kind = type(value)
-    if kind is _core.Ref:
-        return nodes[value.index]
-    if kind is tuple:
-        return tuple([_argument(item, nodes) for item in value])
-    if kind is list:
-        return [_argument(item, nodes) for item in value]
-    if kind is dict:
-        return {key: _argument(item, nodes) for key, item in value.items()}
-    if kind is slice:
-        return slice(
-            _argument(value.start, nodes), _argument(value.stop, nodes), _argument(value.step, nodes)
-        )
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return kind._make([_argument(item, nodes) for item in value])
-    return value
 
 
 def placeholder_name(text: str, known: set[str]) -> str:
@@ -340,6 +321,28 @@ def build(
     for position in frozen:  # behind the placeholders
         index = placeholders[position][0]
         nodes[index] = _attribute(root, graph, nodes[index], inputs[position])
+
+    def describe(node: fx.Node, item: Any, outer: fx.Node | None) -> None:
+        """The metadata of a node of a subgraph: an input that is like the node `outer`, or an operation."""
+        if outer is not None:
+            node.meta.update(outer.meta)
+            node.type = outer.type
+            return
+        target, value, stack, bindings = item[2], item[5], item[6], item[10]
+        if value is not None:
+            is_number = sizes is not None and type(value) in (float, _core.Dim) and node.op != "placeholder"
+            node.meta["example_value"] = (
+                _number(target, node.args, value) if is_number else _example(value, mode, sizes)
+            )
+        if node.op != "placeholder":
+            modules = _module_stack(entry, stack)
+            if modules:
+                node.meta["nn_module_stack"] = modules
+            node.meta["source_fn_stack"] = [(node.name, _source_function(target, modules))]
+            node.meta["stack_trace"] = texts.format(stack)
+        if bindings is not None:
+            node.meta["unbacked_bindings"] = bindings
+
     for index, kind, target, args, kwargs, value, stack, _, hint, _, bindings, _ in described:
         if kind == "placeholder":
             continue
@@ -347,12 +350,14 @@ def build(
             name = f"_check_message_{index}"
             setattr(root, name, args[1])
             args = (args[0], graph.get_attr(name))
+        elif any(type(arg) is _core.Subgraph for arg in args):
+            args = _subgraphs.attach(root, graph, args, nodes, describe)
         if tensors and sizes is not None:
             _read_floats(graph, sizes, (args, kwargs), nodes, tensors)
         is_number = sizes is not None and type(value) in (float, _core.Dim)
         target = _FLOATS.get(target, target) if is_number else target
         node = graph.create_node(
-            kind, target, _argument(args, nodes), _argument(kwargs, nodes) if kwargs else None
+            kind, target, argument(args, nodes), argument(kwargs, nodes) if kwargs else None
         )
         meta = node.meta
         modules = _module_stack(entry, stack)

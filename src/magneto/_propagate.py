@@ -448,6 +448,8 @@ def call(
             return {key: convert(item) for key, item in value.items()}
         if kind is slice:
             return slice(convert(value.start), convert(value.stop), convert(value.step))
+        if kind is _core.Subgraph:
+            return value.module()
         return value if number is None else number(value)
 
     fake_args = convert(args)
@@ -559,10 +561,16 @@ def state_of(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _run_operation(
-    kind: int, target: Any, args: Any, kwargs: Any, fakes: dict[int, Any], sizes: Session | None
+    kind: int,
+    target: Any,
+    args: Any,
+    kwargs: Any,
+    fakes: dict[int, Any],
+    sizes: Session | None,
+    mode: FakeTensorMode,
 ) -> Any:
     if sizes is None:
-        return call(kind, target, args, kwargs, fakes, fake_mode())
+        return call(kind, target, args, kwargs, fakes, mode)
     with enable_python_dispatcher():  # as TorchDynamo does: decompositions that know symbols
         result = call(kind, target, args, kwargs, fakes, sizes.mode, sizes.number)
     sizes.settle()
@@ -579,7 +587,12 @@ def _try(
 ) -> tuple[_core.Outcome, Exception | None]:
     """The outcome, and what the operation raised."""
     try:
-        make = functools.partial(make_fake, mode=fake_mode()) if sizes is None else sizes.make_fake
+        mode = fake_mode()
+        if isinstance(target, torch._ops.HigherOrderOperator):  # some of them ask for it
+            from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+            mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=False)
+        make = functools.partial(make_fake, mode=mode) if sizes is None else sizes.make_fake
         fakes = {node: make(meta) for node, meta in inputs}
         states = [] if sizes is None else [state_of(fake) for fake in fakes.values()]
         before = [version(fake) for fake in fakes.values()]
@@ -592,7 +605,7 @@ def _try(
             raise Unsupported("an operator that returns nothing")
         if _writes_by_bytes(kind, target, args, fakes):
             raise Unsupported("a warning: a mask of uint8")
-        result = _run_operation(kind, target, args, kwargs, fakes, sizes)
+        result = _run_operation(kind, target, args, kwargs, fakes, sizes, mode)
         results = Results(list(fakes.values()), sizes=sizes)
         wrapped = results.wrap(result)
         changes = _changes(fakes, inputs, sizes, states)

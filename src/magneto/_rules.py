@@ -35,7 +35,7 @@ from torch._C import _TorchDispatchModeKey as TorchDispatchModeKey
 from torch.nn import attention
 from torch.utils._device import DeviceContext
 
-from magneto import _control, _core, _polyfills, _scripts
+from magneto import _control, _core, _higher, _polyfills, _scripts
 from magneto._config import config
 
 
@@ -304,8 +304,10 @@ _TRANSFORMING_MODULES = frozenset(_words("torch._functorch torch._higher_order_o
 
 # Modules inside of those that are looked into all the same.
 _INLINED_MODULES = frozenset(_words(
-    "importlib._abc magneto._module magneto._polyfills magneto._wrappers torch.jit._trace torch._dynamo.external_utils "
-    "torch._dynamo.polyfills torch._functorch.functional_call torch._functorch.utils torch._functorch.pyfunctorch"
+    "importlib._abc magneto._module magneto._higher magneto._polyfills magneto._wrappers torch.jit._trace "
+    "torch._dynamo.external_utils torch._dynamo.polyfills torch._functorch.functional_call torch._functorch.utils "
+    "torch._functorch.pyfunctorch torch._higher_order_ops.associative_scan torch._higher_order_ops.map "
+    "torch._higher_order_ops.scan torch._higher_order_ops.utils torch._higher_order_ops.while_loop"
 ))  # fmt: skip
 
 
@@ -376,6 +378,23 @@ _POLYFILLS: dict[Any, Callable[..., Any]] = {
     torch.profiler.record_function: _polyfills.Unrecorded,
     torch.autograd.Function.apply.__func__: _polyfills.apply_function,  # type: ignore[attr-defined]
 }
+
+
+# Operators that are given functions, and what captured code is led through in place of them.
+_GIVEN: dict[Any, Callable[..., Any]] = {
+    torch.cond: _higher.cond,
+    torch.ops.higher_order.cond: _higher.cond,
+    torch.ops.higher_order.while_loop: _higher.while_loop,
+    torch.ops.higher_order.map_impl: _higher.map,
+    torch.ops.higher_order.scan: _higher.scan,
+    torch.ops.higher_order.associative_scan: _higher.associative_scan,
+}
+
+# Functions that lead to an operator which is given functions: where that can't be captured, they are called whole.
+_WHOLE_FUNCTIONS: tuple[Any, ...] = (
+    torch._higher_order_ops.while_loop, torch._higher_order_ops.map, torch._higher_order_ops.scan,
+    torch._higher_order_ops.associative_scan,
+)  # fmt: skip
 
 
 def _resolve(path: str) -> Any:
@@ -661,6 +680,9 @@ def tables() -> dict[str, Any]:
     calls.update(_queries())
     calls.update(_named(_CONSTANT_FUNCTIONS, "constant"))
     calls.update(dict.fromkeys(_POLYFILLS, "polyfill"))
+    calls[_core.subgraph] = "subgraph"
+    calls.update(dict.fromkeys(_GIVEN, "given"))
+    calls.update(dict.fromkeys(_WHOLE_FUNCTIONS, "whole"))
     calls[builtins.sum] = "sum"
     calls[builtins.reversed] = "reversed"
     for inner in functools.singledispatch.__code__.co_consts:
@@ -715,7 +737,7 @@ def tables() -> dict[str, Any]:
         "hold_casts": _hold_casts,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "setters": _SETTERS,
-        "polyfills": _POLYFILLS,
+        "polyfills": {**_POLYFILLS, **_GIVEN},
         "scripted": torch.jit.ScriptFunction,
         "is_as_written": _scripts.is_as_written,
         "stand_ins": {

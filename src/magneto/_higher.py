@@ -1,0 +1,218 @@
+"""Operators that are given functions: captured code is led through these functions in place of them.
+
+Each function is captured as a graph of its own, by `_core.subgraph(action, ...)`:
+
+- `open(roots, may_write)`: a new subgraph; what is recorded from here on is its own. `roots` is a tuple of what the
+  function can get at; `may_write` allows it to write to tensors that it is given.
+- `input(subgraph, tensor)`: a new input of it that is like a tensor.
+- `close(subgraph, outputs, may_alias)`: the end of it. What it uses of the graphs around it has become inputs; a tuple
+  of what its operator has to be given for them. `may_alias` allows it to return what it is given.
+- `discard(subgraph)`: forget what was recorded.
+- `unwrap(subgraph)`: it returns its only output as it is; `list(subgraph)`: it returns a list.
+- `name(subgraph, prefix)`: the name that it has in the graph.
+- `merge(first, second, given first, given second)`: two that get the same operands.
+- `call(operator, args, kwargs)`: the node of the operator. What it returns is worked out on FakeTensors.
+- `wrap(operator, subgraph, given, kwargs)`: the same for an operator that returns what its only subgraph returns.
+
+No break falls into these functions: what can't be captured in them stops the capture before the operator is called.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._higher_order_ops.associative_scan import associative_scan_op
+from torch._higher_order_ops.cond import cond_op
+from torch._higher_order_ops.map import map_impl
+from torch._higher_order_ops.scan import scan_op
+from torch._higher_order_ops.utils import first_slice_copy
+from torch._higher_order_ops.while_loop import while_loop_op
+from torch.utils import _pytree as pytree
+
+from magneto import _core
+from magneto._polyfills import give_up
+
+_subgraph: Any = _core.subgraph
+
+
+# Nodes get their names from variables that their results are stored in: no tensor is stored in one here.
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_output(value: Any) -> bool:
+    return value is None or isinstance(value, torch.Tensor)
+
+
+def _is_operand(value: Any) -> bool:
+    """Whether it is a tree of tensors and numbers."""
+    if isinstance(value, (torch.Tensor, int)):
+        return True
+    if isinstance(value, (tuple, list)):
+        return all(builtins.map(_is_operand, value))
+    if type(value) is dict:
+        return all(builtins.map(_is_operand, value.values()))
+    return value is not None and all(builtins.map(_is_operand, pytree.tree_leaves(value)))
+
+
+def _input(graph: Any, like: Any) -> Any:
+    return _subgraph("input", graph, like)
+
+
+def _trace(
+    function: Callable[..., Any], args: Sequence[Any], own: Sequence[Any] | None, may_write: bool = False
+) -> tuple[Any, Any, list[Any], Any]:
+    """Record a function: the subgraph, what it needs of the graphs around it, and what it returned, flat.
+
+    `own` are the tensors that its inputs are like, if it is to have inputs of its own in place of `args`.
+    """
+    graph = _subgraph("open", (function, args), may_write)
+    try:
+        if own is not None:
+            args = [*builtins.map(functools.partial(_input, graph), own)]
+        flat, spec = pytree.tree_flatten(function(*args))
+    except BaseException:
+        give_up("an exception in a function that an operator is given")
+        raise
+    given = _subgraph("close", graph, tuple(flat), False)
+    return graph, given, flat, spec
+
+
+def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    """`torch.cond`."""
+    if isinstance(pred, (bool, int, float)):
+        return true_fn(*operands) if pred else false_fn(*operands)
+    if not isinstance(pred, torch.Tensor) or pred.numel() != 1 or not isinstance(operands, (tuple, list)):
+        give_up("torch.cond: the predicate or the operands")
+    if not callable(true_fn) or not callable(false_fn):
+        give_up("torch.cond: a branch that can't be called")
+    if not all(builtins.map(_is_operand, operands)):
+        give_up("torch.cond: an operand that is no tensor")
+    true_graph, true_given, _, true_spec = _trace(true_fn, operands, None)
+    false_graph, false_given, _, false_spec = _trace(false_fn, operands, None)
+    if true_spec != false_spec:
+        give_up("torch.cond: branches that return other structures")
+    given = _subgraph("merge", true_graph, false_graph, true_given, false_given)
+    _subgraph("name", true_graph, "cond_true")
+    _subgraph("name", false_graph, "cond_false")
+    flat = _subgraph("call", cond_op, (pred, true_graph, false_graph, given), {})
+    return pytree.tree_unflatten(flat, true_spec)
+
+
+def _is_like(first: Any, second: Any) -> bool:
+    """Whether two tensors have the same metadata, but for gradients."""
+    return (
+        isinstance(first, torch.Tensor)
+        and isinstance(second, torch.Tensor)
+        and first.dtype == second.dtype
+        and first.device == second.device
+        and first.shape == second.shape
+        and first.stride() == second.stride()
+    )
+
+
+def _likes(make: Callable[[Any], Any], tensors: Sequence[Any]) -> list[Any]:
+    """Tensors that inputs of a subgraph are like; what makes them is no part of the graph."""
+    graph = _subgraph("open", (), False)
+    found = [*builtins.map(make, tensors)]
+    _subgraph("discard", graph)
+    return found
+
+
+def _clone(tensor: Any) -> Any:
+    return tensor.clone()
+
+
+def _first(tensor: Any) -> Any:
+    return tensor.select(0, 0)
+
+
+def _check_tensors(tensors: Sequence[Any], what: str) -> None:
+    if not all(builtins.map(_is_tensor, tensors)):
+        give_up(what)
+
+
+def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any, additional_inputs: Any = ()) -> Any:
+    """`torch.ops.higher_order.while_loop`."""
+    carried, additional = tuple(carried_inputs), tuple(additional_inputs)
+    _check_tensors(carried + additional, "torch.while_loop: an operand that is no tensor")
+    cond_likes, body_likes = _likes(_clone, carried), _likes(_clone, carried)
+    cond_graph, cond_given, cond_flat, cond_spec = _trace(cond_fn, (), [*cond_likes, *additional])
+    if not cond_spec.is_leaf() or not isinstance(cond_flat[0], torch.Tensor):
+        give_up("torch.while_loop: what the condition returns")
+    if cond_flat[0].dtype is not torch.bool or cond_flat[0].dim() != 0:
+        give_up("torch.while_loop: what the condition returns")
+    body_graph, body_given, body_flat, body_spec = _trace(body_fn, (), [*body_likes, *additional])
+    if len(body_flat) != len(carried):
+        give_up("torch.while_loop: the body returns another number of tensors")
+    if not all(builtins.map(_is_like, body_flat, carried)):
+        give_up("torch.while_loop: the body returns other tensors than it is given")
+    given = _subgraph("merge", cond_graph, body_graph, cond_given, body_given)
+    _subgraph("unwrap", cond_graph)
+    _subgraph("name", cond_graph, "cond_fn")
+    _subgraph("name", body_graph, "body_fn")
+    flat = _subgraph("call", while_loop_op, (cond_graph, body_graph, carried, additional + given), {})
+    return pytree.tree_unflatten(flat, body_spec)
+
+
+def map(function: Any, xs: Any, pos_args: Any) -> Any:
+    """`torch.ops.higher_order.map_impl`."""
+    xs, pos_args = list(xs), list(pos_args)
+    _check_tensors(xs, "torch.map: an operand that is no tensor")
+    if not xs or xs[0].dim() < 1 or xs[0].shape[0] == 0:
+        give_up("torch.map: nothing to map over")
+    _check_tensors(pos_args, "torch.map: an argument that is no tensor")
+    graph, given, flat, spec = _trace(function, (), [*_likes(_first, xs), *pos_args])
+    if not all(builtins.map(_is_output, flat)):
+        give_up("torch.map: the function returns something else than tensors")
+    _subgraph("name", graph, "map_body")
+    flat = _subgraph("call", map_impl, (graph, xs, pos_args + list(given)), {})
+    return pytree.tree_unflatten(flat, spec)
+
+
+def scan(combine_fn: Any, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+    """`torch.ops.higher_order.scan`."""
+    init, xs, additional = list(init), list(xs), list(additional_inputs)
+    _check_tensors(init + xs + additional, "torch.scan: an operand that is no tensor")
+    if not init or not xs or xs[0].dim() < 1 or xs[0].shape[0] == 0:
+        give_up("torch.scan: nothing to scan")
+    own = [*_likes(_clone, init), *_likes(first_slice_copy, xs), *_likes(_clone, additional)]
+    graph, given, flat, spec = _trace(combine_fn, (), own)
+    if isinstance(combine_fn, torch.nn.Module):
+        carry = flat[: len(init)]
+    else:
+        if spec.type is not tuple or spec.num_children != 2:
+            give_up("torch.scan: the function does not return a carry and an output")
+        carry = flat[: spec.child(0).num_leaves]
+    if len(carry) != len(init):
+        give_up("torch.scan: the function returns another carry than it is given")
+    if not all(builtins.map(_is_like, carry, init)):
+        give_up("torch.scan: the function returns another carry than it is given")
+    _subgraph("list", graph)
+    _subgraph("name", graph, "scan_combine_fn")
+    flat = _subgraph("call", scan_op, (graph, init, xs, additional + list(given)), {})
+    return pytree.tree_unflatten(flat, spec)
+
+
+def associative_scan(combine_fn: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+    """`torch.ops.higher_order.associative_scan`."""
+    xs, additional = list(xs), tuple(additional_inputs)
+    _check_tensors([*xs, *additional], "torch.associative_scan: an operand that is no tensor")
+    if not xs or xs[0].dim() < 1 or xs[0].shape[0] == 0:
+        give_up("torch.associative_scan: nothing to scan")
+    slices = _likes(first_slice_copy, [*xs, *xs])
+    graph, given, flat, spec = _trace(combine_fn, (), [*slices, *_likes(_clone, additional)])
+    if len(flat) != len(xs):
+        give_up("torch.associative_scan: the function returns another structure than it is given")
+    if not all(builtins.map(_is_like, flat, slices)):
+        give_up("torch.associative_scan: the function returns other tensors than it is given")
+    _subgraph("list", graph)
+    _subgraph("name", graph, "associative_scan_combine_fn")
+    flat = _subgraph("call", associative_scan_op, (graph, xs, additional + given), {})
+    return pytree.tree_unflatten(flat, spec)

@@ -1,0 +1,132 @@
+"""Functions that an operator was given, as modules: for our own replay, and within the graph for a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from magneto import _core
+
+if TYPE_CHECKING:
+    Describe = Callable[[fx.Node, Any, fx.Node | None], None]
+    """Gives a node its metadata: the node, what the core tells of it, or the node of the graph around it that it is."""
+
+
+def argument(value: Any, nodes: dict[int, fx.Node]) -> Any:
+    """A recorded argument with nodes in place of references."""
+    kind = type(value)
+    if kind is _core.Ref:
+        return nodes[value.index]
+    if kind is tuple:
+        return tuple([argument(item, nodes) for item in value])
+    if kind is list:
+        return [argument(item, nodes) for item in value]
+    if kind is dict:
+        return {key: argument(item, nodes) for key, item in value.items()}
+    if kind is slice:
+        return slice(argument(value.start, nodes), argument(value.stop, nodes), argument(value.step, nodes))
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return kind._make([argument(item, nodes) for item in value])
+    return value
+
+
+def module_of(subgraph: _core.Subgraph) -> fx.GraphModule:
+    """The module that runs a subgraph. Its nodes have no metadata."""
+    return _build(subgraph, {}, None)
+
+
+def attach(
+    root: torch.nn.Module,
+    graph: fx.Graph,
+    args: tuple[Any, ...],
+    nodes: dict[int, fx.Node],
+    describe: Describe,
+) -> tuple[Any, ...]:
+    """The arguments of an operator with nodes that get modules in place of subgraphs."""
+    orders = [_order(one, nodes) for one in args if type(one) is _core.Subgraph]
+    found = []
+    for arg in args:
+        if type(arg) is not _core.Subgraph:
+            found.append(arg)
+            continue
+        setattr(root, arg.name, _build(arg, nodes, describe, orders[0]))
+        found.append(graph.get_attr(arg.name))
+    if orders[0] is not None:
+        count = len(orders[0])
+        operands = tuple(found[-1])
+        first = len(operands) - count
+        found[-1] = operands[:first] + tuple([operands[first + place] for place in orders[0]])
+    return tuple(found)
+
+
+def _order(subgraph: _core.Subgraph, nodes: dict[int, fx.Node]) -> list[int] | None:
+    """Where the inputs that two subgraphs share come from: by name within each group, as in TorchDynamo's graphs."""
+    if subgraph.groups is None:
+        return None
+    lifted = subgraph.inputs[len(subgraph.own) :]
+    order: list[int] = []
+    for count in subgraph.groups:
+        places = range(len(order), len(order) + count)
+        order += sorted(places, key=lambda place: nodes[lifted[place]].name)
+    return order
+
+
+def _build(
+    subgraph: _core.Subgraph,
+    outer: dict[int, fx.Node],
+    describe: Describe | None,
+    order: list[int] | None = None,
+) -> fx.GraphModule:
+    root = torch.nn.Module()
+    graph = fx.Graph()
+    nodes: dict[int, fx.Node] = {}
+    own = len(subgraph.own)
+    inputs = list(subgraph.inputs)
+    if order is not None:
+        inputs[own:] = [inputs[own + place] for place in order]
+    described = {item[0]: item for item in subgraph.nodes}
+    taken: set[str] = set()
+    for place, index in enumerate(inputs):
+        like = outer.get(index)
+        name = f"arg{place}" if like is None else like.name
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        nodes[index] = node = graph.placeholder(name)
+        if describe is not None:
+            describe(node, described.get(index), like)
+    for item in subgraph.nodes:
+        index, kind, target, args, kwargs = item[:5]
+        if kind == "placeholder":
+            continue
+        if any(type(arg) is _core.Subgraph for arg in args):
+            if describe is None:
+                args = tuple([_held(root, graph, arg) for arg in args])
+            else:
+                args = attach(root, graph, args, nodes, describe)
+        node = graph.create_node(
+            kind,
+            target,
+            argument(args, nodes),
+            argument(kwargs, nodes) if kwargs else None,
+        )
+        nodes[index] = node
+        if describe is not None:
+            describe(node, item, None)
+        if item[8] is not None:
+            node._rename(item[8])
+    graph.output(argument(subgraph.outputs, nodes))
+    module = fx.GraphModule(root, graph)
+    module.meta.update(subgraph.notes or {})
+    return module
+
+
+def _held(root: torch.nn.Module, graph: fx.Graph, arg: Any) -> Any:
+    """A subgraph within one that is replayed."""
+    if type(arg) is not _core.Subgraph:
+        return arg
+    setattr(root, arg.name, module_of(arg))
+    return graph.get_attr(arg.name)

@@ -1,0 +1,57 @@
+"""Programs with operators that are given functions: as eager, with gradients; graphs as torch.compile's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from . import check, programs_control  # noqa: F401
+
+NAMES = list(check.PROGRAMS)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.no_leak_hunt("torch.compile and torch's operators keep what they have made"),
+]
+
+# Where the operator itself has no second derivative, or none in eager.
+ONCE: set[str] = set()
+
+
+def _order(name: str) -> int:
+    return 1 if name in ONCE else 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", NAMES)
+def test_as_eager(name: str, backend: str) -> None:
+    make = check.PROGRAMS[name]
+    order = _order(name) if backend == "eager" else 1
+    made = check.made(make)
+    expected = check.outcomes(made, made[0], order)
+    made = check.made(make)
+    function = check.by_magneto(made[0], backend)
+    check.assert_same(check.captured(lambda: check.outcomes(made, function, order)), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graphs_as_by_torch_compile(name: str) -> None:
+    found = []
+    for compile in (check.by_magneto, check.by_torch):
+        made, backend = check.made(check.PROGRAMS[name]), check.Graphs()
+        function = compile(made[0], backend)
+        for args in made[1]:
+            function(*args)
+        found.append([check.shape(graph) for graph in backend.graphs])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", NAMES[::5])
+def test_by_inductor(name: str) -> None:
+    make = check.PROGRAMS[name]
+    made = check.made(make)
+    expected = check.outcomes(made, made[0], 1)
+    made = check.made(make)
+    function = check.by_magneto(made[0], "inductor")
+    check.assert_same(check.captured(lambda: check.outcomes(made, function, 1)), expected)
+    torch._dynamo.reset()
