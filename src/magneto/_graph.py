@@ -330,9 +330,11 @@ def build(
             return
         target, value, stack, bindings = item[2], item[5], item[6], item[10]
         if value is not None:
-            is_number = sizes is not None and type(value) in (float, _core.Dim) and node.op != "placeholder"
+            is_number = type(value) in (float, _core.Dim) and node.op != "placeholder"
             node.meta["example_value"] = (
-                _number(target, node.args, value) if is_number else _example(value, mode, sizes)
+                _number(sizes, target, node.args, value)
+                if is_number and sizes is not None
+                else _example(value, mode, sizes)
             )
         if node.op != "placeholder":
             modules = _module_stack(entry, stack)
@@ -350,10 +352,10 @@ def build(
             name = f"_check_message_{index}"
             setattr(root, name, args[1])
             args = (args[0], graph.get_attr(name))
-        elif any(type(arg) is _core.Subgraph for arg in args):
-            args = _subgraphs.attach(root, graph, args, nodes, describe)
         if tensors and sizes is not None:
             _read_floats(graph, sizes, (args, kwargs), nodes, tensors)
+        if any(type(arg) is _core.Subgraph for arg in args):
+            args = _subgraphs.attach(root, graph, args, nodes, describe)
         is_number = sizes is not None and type(value) in (float, _core.Dim)
         target = _FLOATS.get(target, target) if is_number else target
         node = graph.create_node(
