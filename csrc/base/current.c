@@ -1,8 +1,8 @@
 /* The capture of this thread, as far as every floor may know it. */
 #include "base/current.h"
 
-__thread MgCaptureHead *mg_current;
-__thread PyObject *mg_watcher;
+__thread MgCaptureHead *mg_current __attribute__((tls_model("initial-exec")));
+__thread PyObject *mg_watcher __attribute__((tls_model("initial-exec")));
 PyObject *mg_abort_exception;
 
 void

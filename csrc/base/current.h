@@ -17,10 +17,10 @@ typedef struct {
 } MgCaptureHead;
 
 /* Borrowed: the capture that is under way on this thread, or NULL. */
-extern __thread MgCaptureHead *mg_current;
+extern __thread MgCaptureHead *mg_current __attribute__((tls_model("initial-exec")));
 
 /* Borrowed: the compiled callable that captures frames which start now in CPython, on this thread; or NULL. */
-extern __thread PyObject *mg_watcher;
+extern __thread PyObject *mg_watcher __attribute__((tls_model("initial-exec")));
 
 /* Sets it, and returns the one that it was before. */
 static inline PyObject *

@@ -147,7 +147,9 @@ typedef struct {
     int place_count, place_room;
     int place; /* that of the instruction before `place_step` */
     long place_step;
-    MgTable origins; /* code (strong) -> whose it is, and one */
+    MgTable origins;    /* code (strong) -> whose it is, and one */
+    MgFrame *innermost; /* borrowed: the frame for which `users` was found; NULL since another frame was entered */
+    MgFrame *users;     /* borrowed: the innermost frame of the user's */
 } MgReads;
 
 /* The outside objects that it has met. */

@@ -1,11 +1,12 @@
 /* Which line of the user's program asked for a guard: noted as a code object and an offset when the guard is added.
  *
- * Guards are many, and most instructions that add one add several: the place is looked for once an instruction, and whose
- * code it is once a code object. */
+ * Guards are many, and most instructions that add one add several: the place is looked for once an instruction, the frame
+ * of the user's once until another frame is entered, and whose code it is once a code object. */
 #include "capture/place.h"
 
 #include "base/vector.h"
 #include "capture/origin.h"
+#include "cpython/aside.h"
 
 /* 1 if a code object is the user's. What was asked about is kept, so that another can't come to lie at its address. */
 static int
@@ -24,18 +25,34 @@ is_users(MgCapture *capture, PyCodeObject *code)
     return known == MG_ORIGIN_USER + 1;
 }
 
+/* 1 if the frames of this thread are, down to the root, those of the capture: then nobody has to look for the root. */
+static int
+runs_root(MgCapture *capture)
+{
+    return capture->suspended == 0 && mg_aside_depth == 0 && capture->reason == MG_REASON_NONE;
+}
+
 /* The innermost frame of the user's, from the current one to the root; the current one if none is. NULL if the root is not
  * executed now. Borrowed. */
 static MgFrame *
 find_frame(MgCapture *capture)
 {
     MgFrame *innermost = mg_frame_current(PyThreadState_Get()), *found = NULL;
+    int is_sure = runs_root(capture);
+    if (is_sure && innermost != NULL && innermost == capture->reads.innermost) {
+        return capture->reads.users;
+    }
     for (MgFrame *frame = innermost; frame != NULL; frame = mg_frame_caller(frame)) {
         if (found == NULL && is_users(capture, mg_frame_code(frame))) {
             found = frame;
         }
-        if (frame == capture->root) {
-            return found == NULL ? innermost : found;
+        if (frame == capture->root || (found != NULL && is_sure)) {
+            found = found == NULL ? innermost : found;
+            if (is_sure) {
+                capture->reads.innermost = innermost;
+                capture->reads.users = found;
+            }
+            return found;
         }
     }
     return NULL;

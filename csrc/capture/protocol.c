@@ -7,6 +7,7 @@
 #include "capture/protocol.h"
 
 #include "capture/outside.h"
+#include "cpython/watch.h"
 #include "torch/typekind.h"
 
 /* Special methods that C code calls by itself: those of operators, and those that builtins look up. */
@@ -130,11 +131,40 @@ find(PyTypeObject *type, int i)
     return is_data ? Py_Ellipsis : found;
 }
 
+/* What was found of some types, by the watches of these. Captures that follow each other meet the same types, and most of the
+ * names are in none of the classes of an MRO. */
+enum { KNOWN = 256 };
+static struct {
+    unsigned int version; /* of the type; 0 if nothing is known */
+    PyObject *found[ALL]; /* borrowed: the type's, as long as it has this version */
+} known[KNOWN];
+
+/* What counts of what a type has under all the names: in `room`, or where it stays until another type is asked about. Runs no
+ * Python code. */
+static PyObject *const *
+find_all(PyTypeObject *type, PyObject **room)
+{
+    unsigned int version = mg_watch_type_start(type);
+    if (version != 0 && known[version % KNOWN].version == version) {
+        return known[version % KNOWN].found;
+    }
+    for (int i = 0; i < ALL; i++) {
+        room[i] = find(type, i);
+    }
+    if (version != 0 && mg_watch_type(type) == version) {
+        known[version % KNOWN].version = version;
+        memcpy(known[version % KNOWN].found, room, sizeof(known[0].found));
+    }
+    return room;
+}
+
 int
 mg_protocol_same(PyTypeObject *type, PyObject *expected)
 {
+    PyObject *room[ALL];
+    PyObject *const *found = find_all(type, room);
     for (int i = 0; i < ALL; i++) {
-        if (find(type, i) != PyTuple_GET_ITEM(expected, i)) {
+        if (found[i] != PyTuple_GET_ITEM(expected, i)) {
             return 0;
         }
     }
@@ -170,28 +200,32 @@ guard_type(MgCapture *capture, PyTypeObject *type)
     if (!mg_is_heap_type(type) || type == mg_twin_class) {
         return 1;
     }
-    void *known = mg_table_get(&capture->reads.guarded, type, MG_GUARDED(MG_GUARDED_PROTOCOL));
-    if (known != NULL) {
-        return known != &odd;
+    void *seen = mg_table_get(&capture->reads.guarded, type, MG_GUARDED(MG_GUARDED_PROTOCOL));
+    if (seen != NULL) {
+        return seen != &odd;
     }
-    known = type;
+    seen = type;
+    PyObject *room[ALL];
     PyObject *expected = intern_names() < 0 ? NULL : PyTuple_New(ALL);
-    for (int i = 0; expected != NULL && i < ALL; i++) {
-        PyObject *found = find(type, i);
-        if (i < CALLED && found != mg_capture_deleted && !is_plain_method(found)) {
-            known = &odd;
+    PyObject *const *found = expected == NULL ? NULL : find_all(type, room);
+    for (int i = 0; found != NULL && i < ALL; i++) {
+        PyTuple_SET_ITEM(expected, i, Py_NewRef(found[i]));
+    }
+    for (int i = 0; expected != NULL && i < CALLED; i++) {
+        PyObject *method = PyTuple_GET_ITEM(expected, i);
+        if (method != mg_capture_deleted && !is_plain_method(method)) {
+            seen = &odd;
         }
-        PyTuple_SET_ITEM(expected, i, Py_NewRef(found));
     }
     MgSource *source = mg_source_get(&capture->reads.sources, MG_SOURCE_CONST, NULL, (PyObject *)type, 0);
     int result = expected == NULL || source == NULL || mg_outside_pin(capture, (PyObject *)type) == NULL
                      ? MG_ERR
                      : mg_capture_guard(capture, MG_GUARD_METHODS, source, expected);
     Py_XDECREF(expected);
-    if (result < 0 || mg_table_set(&capture->reads.guarded, type, MG_GUARDED(MG_GUARDED_PROTOCOL), known) < 0) {
+    if (result < 0 || mg_table_set(&capture->reads.guarded, type, MG_GUARDED(MG_GUARDED_PROTOCOL), seen) < 0) {
         return MG_ERR;
     }
-    return known != &odd;
+    return seen != &odd;
 }
 
 int

@@ -23,7 +23,7 @@ mg_aside_configure(const MgAsideControls *controls)
 int
 mg_aside_hide_operations(void)
 {
-    int profiled = torch.set_profiled != NULL && torch.is_profiled();
+    int profiled = torch.set_profiled != NULL && torch.is_profiled() && torch.has_observers();
     if (profiled) {
         torch.set_profiled(false);
     }
@@ -62,14 +62,14 @@ mg_aside_begin_operation(MgAside *aside)
     PyThreadState *tstate = PyThreadState_Get();
     PyErr_Fetch(&aside->type, &aside->value, &aside->traceback);
     aside->capture = (struct MgCapture *)mg_current;
-    mg_aside_suspend(aside->capture);
     aside->owner = mg_watch(NULL);
     aside->frame = mg_frames_hide(tstate);
     aside->none = (_PyErr_StackItem){0};
     aside->handled = tstate->exc_info;
     tstate->exc_info = &aside->none;
     aside->functions = -1;
-    aside->profiled = (char)mg_aside_hide_operations();
+    int hidden = mg_current != NULL && mg_current->suspended++ == 0 && mg_current->profiled; /* by the capture */
+    aside->profiled = (char)(hidden ? 0 : mg_aside_hide_operations());
     mg_aside_depth++;
 }
 
@@ -99,7 +99,9 @@ mg_aside_end(MgAside *aside)
     tstate->exc_info = aside->handled;
     mg_frames_show(tstate, aside->frame);
     mg_watch(aside->owner);
-    mg_aside_resume(aside->capture);
+    if (mg_current != NULL) {
+        mg_current->suspended--;
+    }
     if (aside->type != NULL) {
         PyErr_Restore(aside->type, aside->value, aside->traceback);
     }

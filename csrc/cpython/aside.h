@@ -29,7 +29,7 @@ extern __thread int mg_aside_depth __attribute__((tls_model("initial-exec")));
 typedef struct {
     int (*get_functions)(void);
     void (*set_functions)(int state);
-    bool (*is_profiled)(void);
+    bool (*is_profiled)(void), (*has_observers)(void);
     void (*set_profiled)(bool on);
 } MgAsideControls;
 

@@ -770,7 +770,7 @@ const MgBinary mg_ops_binary[26] = {
 
 /* ---- calls ---- */
 
-__thread MgMove mg_ops_move;
+__thread MgMove mg_ops_move __attribute__((tls_model("initial-exec")));
 
 PyObject *
 mg_ops_call(PyObject *callable, PyObject **arguments, int count, size_t positional, PyObject *kwnames)

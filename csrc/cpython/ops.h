@@ -57,7 +57,7 @@ typedef struct {
     PyObject **arguments;
     int count;
 } MgMove;
-extern __thread MgMove mg_ops_move;
+extern __thread MgMove mg_ops_move __attribute__((tls_model("initial-exec")));
 
 /* Calls with arguments on a frame's stack; afterwards some of them may be NULL. */
 PyObject *mg_ops_call(PyObject *callable, PyObject **arguments, int count, size_t positional, PyObject *kwnames);

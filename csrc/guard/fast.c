@@ -26,7 +26,6 @@
 #include "cpython/depth.h"
 #include "cpython/watch.h"
 #include "base/vector.h"
-#include "ir/weakkey.h"
 
 #include <structmember.h>
 
@@ -250,7 +249,7 @@ plan_step(Maker *maker, int i)
     PyObject *value = maker->registers[i], *owner = step->base < 0 ? NULL : maker->registers[step->base];
     plan->group = plan->headed = -1;
     if (step->source.kind == MG_SOURCE_CONST) {
-        plan->pinned = !mg_weak_key_is(step->source.key);
+        plan->pinned = 1;
         return;
     }
     if (base == NULL || owner == NULL || maker->program->changes[i] >= MANY_CHANGES) {

@@ -15,8 +15,6 @@
 #include "ir/dimobject.h"
 #include "torch/state.h"
 #include "torch/typekind.h"
-#include "guard/weaken.h"
-#include "ir/weakkey.h"
 
 MgGuardMode mg_guard_mode = MG_CHECKS ? MG_GUARDS_BOTH : MG_GUARDS_FAST;
 
@@ -161,7 +159,6 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
         }
         program->check_count++;
     }
-    result = result == MG_OK ? mg_guard_weaken(program, capture) : result;
 done:
 #if MG_CHECKS
     if (sources->count != source_count || capture->reads.guard_count != guard_count) {
@@ -265,8 +262,7 @@ same_keys(PyObject *dict, PyObject *keys)
     }
     MgDictWalk walk = {0};
     while (i < size && mg_dict_next(dict, &walk, &key, &value)) {
-        PyObject *expected = mg_weak_key_get(PyTuple_GET_ITEM(keys, i++));
-        int same = expected == NULL ? 0 : mg_guard_same_value(key, expected);
+        int same = mg_guard_same_value(key, PyTuple_GET_ITEM(keys, i++));
         if (same <= 0) {
             return same;
         }

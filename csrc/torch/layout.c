@@ -24,7 +24,8 @@ static struct {
     int known; /* all of them are there, and agree with torch's Python functions */
 } cxx;
 
-static __thread const uint64_t *local_keys; /* the dispatch keys of this thread: included, excluded */
+/* The dispatch keys of this thread: included, excluded. */
+static __thread const uint64_t *local_keys __attribute__((tls_model("initial-exec")));
 static const char *const local_keys_name = "_ZN3c104impl26raw_local_dispatch_key_setE";
 /* ---- probing a TensorImpl ---- */
 

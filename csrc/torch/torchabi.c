@@ -140,6 +140,7 @@ find_controls(void)
         {"_ZN2at4impl22PythonTorchFunctionTLS18set_disabled_stateENS0_26TorchFunctionDisabledStateE",
          (void **)&controls.set_functions},
         {"_ZN2at23isRecordFunctionEnabledEv", (void **)&controls.is_profiled},
+        {"_ZN2at12hasCallbacksEv", (void **)&controls.has_observers},
         {"_ZN2at20enableRecordFunctionEb", (void **)&controls.set_profiled},
     };
     const char *missing = mg_torch_find(wanted, Py_ARRAY_LENGTH(wanted));

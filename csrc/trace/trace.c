@@ -221,6 +221,7 @@ mg_trace_enter(MgCapture *capture, MgFrame *frame)
 #if MG_CHECKS
     mg_aside_check(capture);
 #endif
+    capture->reads.innermost = NULL;
     PyObject *type, *value, *traceback; /* what is thrown into a generator */
     PyErr_Fetch(&type, &value, &traceback);
     int result = capture->root == NULL ? mg_world_enter_root(capture, frame) : mg_world_enter_frame(capture, frame);

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from magneto._session import Session
 
 
+_sink = logging.getLogger("torch._utils_internal")
+
+
 def is_heard() -> bool:
     """Whether records go to somebody as soon as they are made."""
-    return _trace.is_on() or logging.getLogger("torch._utils_internal").isEnabledFor(logging.INFO)
+    return _trace.is_on() or _sink.isEnabledFor(logging.INFO)
 
 
 @contextlib.contextmanager
@@ -138,15 +141,61 @@ def _later_class(utils: Any) -> Any:
     return CompilationMetrics
 
 
+def add_time(utils: Any, key: str, nanoseconds: int) -> None:
+    """Note a time as `dynamo_timed` does."""
+    utils.compilation_time_metrics.setdefault(key, []).append(nanoseconds * 1e-9)
+
+
+def leave(utils: Any, session: Session, entry: _core.Entry | None, error: BaseException | None) -> None:
+    """The times and the record of a session that nobody has looked at."""
+    end = time.time_ns()
+    spent, frame, number = end - session.start, utils.curr_frame, session.id
+    add_time(utils, "_compile.compile_inner", spent)
+    if session.tracing > 0:
+        add_time(utils, "bytecode_tracing", session.tracing)
+    utils.cumulative_time_spent_ns["entire_frame_compile"] += spent
+    seconds = None if entry is not None else spent * 1e-9
+    known = {
+        "dynamo_cumulative_compile_time_us": spent // 1000,
+        "duration_us": spent // 1000,
+        **_figures_of_graph(session, entry),
+        **_figures_of_failure(session, entry, error),
+        **told_by_user(utils),
+    }
+
+    def make() -> Any:
+        values = {**_figures_of_session(utils, session, frame, seconds), **known}
+        values["stack_trace"] = session.stack_lines()
+        return _make(utils, number, session.start, end, values)
+
+    utils._compilation_metrics.append(_later_class(utils)(make))
+
+
+def told_by_user(utils: Any) -> dict[str, Any]:
+    """What hooks of the user's say about a recompile."""
+    hooks = utils.get_hook_for_recompile_user_context()
+    return {"recompile_user_contexts": {hook()[:256] for hook in hooks}} if hooks else {}
+
+
 def figures(
     utils: Any, session: Session, entry: _core.Entry | None, error: BaseException | None
 ) -> dict[str, Any]:
     """The fields of a record that a front end fills in."""
-    seconds = 0.0 if entry is not None else (time.time_ns() - session.start) * 1e-9
+    seconds = None if entry is not None else (time.time_ns() - session.start) * 1e-9
+    return {
+        **_figures_of_session(utils, session, utils.curr_frame, seconds),
+        "stack_trace": session.stack_lines() if is_heard() else None,
+        **_figures_of_graph(session, entry),
+        **_figures_of_failure(session, entry, error),
+    }
+
+
+def _figures_of_session(utils: Any, session: Session, frame: int, failed: float | None) -> dict[str, Any]:
+    """`failed` is the time until there was no entry, or None if there is one."""
     return {
         "recompile_reason": session.missed[0] if session.missed else None,
         "inline_inbuilt_nn_modules_candidate": False,
-        "frame_key": str(utils.curr_frame),
+        "frame_key": str(frame),
         "co_name": session.name,
         "co_filename": session.code.co_filename,
         "co_firstlineno": session.line,
@@ -154,14 +203,11 @@ def figures(
         "accumulated_cache_size": len(session.missed),
         "non_compliant_ops": set(),
         "compliant_custom_ops": set(),
-        "dynamo_time_before_restart_s": seconds,
-        "has_guarded_code": entry is not None,
+        "dynamo_time_before_restart_s": failed or 0.0,
+        "has_guarded_code": failed is None,
         "specialize_float": utils.config.specialize_float,
         "is_forward": True,
-        "dynamo_compile_time_before_restart_us": int(seconds * 1e6),
-        "stack_trace": session.stack_lines() if is_heard() else None,
-        **_figures_of_graph(session, entry),
-        **_figures_of_failure(session, entry, error),
+        "dynamo_compile_time_before_restart_us": int((failed or 0.0) * 1e6),
     }
 
 

@@ -18,6 +18,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from torch._guards import CompileContext, compile_context
+from torch.autograd import profiler
 from torch.utils._traceback import CapturedTraceback
 
 from magneto import _config, _core, _debug, _ids, _metrics, _stack, _trace
@@ -59,7 +60,6 @@ class Session:
         self.function = function
         """What was compiled."""
         self.id = _ids.allocate(code, offset)
-        self.context = CompileContext(self.id)
         self.start = time.time_ns()
         self.stack: Any = None
         self.missed: list[str] = []
@@ -69,9 +69,18 @@ class Session:
         self.guards: list[Any] = []
         """Those of the entry, as TorchDynamo's; empty unless a filter or a hook looks at them."""
         self.profile: Profile | None = None
-        self._contexts = contextlib.ExitStack()
-        self._tracing = contextlib.ExitStack()
+        self.tracing = 0
+        """For how many nanoseconds the program was captured; if that is not over, when it began, less than 0."""
+        self._contexts: contextlib.ExitStack | None = None
+        """What tools see of the session while it is under way; None as long as none of them looks."""
+        self._tracing: contextlib.ExitStack | None = None
         self._utils: Any = None
+        self._wait: Any = None
+
+    @functools.cached_property
+    def context(self) -> CompileContext:
+        """What torch takes for the compilation that is under way."""
+        return CompileContext(self.id)
 
     @functools.cached_property
     def line(self) -> int:
@@ -98,46 +107,88 @@ class Session:
         """The compilation starts."""
         _open.sessions.append(self)
         try:
-            with self.named():
-                self._contexts.enter_context(_debug.settings(self.id))
-                self.take_time()
-                _trace.started(self)
-                if _config.get("cprofile"):
-                    from magneto._cprofile import Profile
-
-                    self.profile = Profile()
-                callbacks = loaded("torch._dynamo.callback")
-                if callbacks is not None:
-                    trigger = callbacks.CallbackTrigger.DYNAMO
-                    self._contexts.enter_context(
-                        callbacks.callback_handler.install_callbacks(trigger, str(self.id))
-                    )
+            if self._is_watched():
+                self._show()
+                return
+            utils = self._utils = loaded("torch._dynamo.utils")
+            if utils is not None:
+                self.stack = CapturedTraceback.extract()  # type: ignore[no-untyped-call]
+                utils.increment_frame()
+                self._wait = utils._WaitCounter("pytorch.wait_counter.dynamo_compile").guard()
+                self._wait.__enter__()
         except BaseException as error:
             self.close(None, error)
             raise
 
+    def _is_watched(self) -> bool:
+        """Whether somebody would notice while the session is under way: else its record is all that is left of it."""
+        if _metrics.is_heard() or _config.get("cprofile") or _debug.is_overridden():
+            return True
+        callbacks = loaded("torch._dynamo.callback")
+        if callbacks is not None:
+            handler = callbacks.callback_handler
+            if handler.start_callbacks or handler.end_callbacks:
+                return True
+        utils = loaded("torch._dynamo.utils")
+        return utils is not None and (
+            profiler._is_profiler_enabled or utils.get_metrics_context().in_progress()
+        )
+
+    def _show(self) -> None:
+        """Let tools see the session."""
+        self._contexts = contextlib.ExitStack()
+        with self.named():
+            self._contexts.enter_context(_debug.settings(self.id))
+            self.take_time()
+            _trace.started(self)
+            if _config.get("cprofile"):
+                from magneto._cprofile import Profile
+
+                self.profile = Profile()
+            callbacks = loaded("torch._dynamo.callback")
+            if callbacks is not None:
+                trigger = callbacks.CallbackTrigger.DYNAMO
+                self._contexts.enter_context(
+                    callbacks.callback_handler.install_callbacks(trigger, str(self.id))
+                )
+
     def take_time(self) -> None:
-        """Have torch._dynamo take the time, if it is loaded: at the start, or when the backend has imported it."""
-        if self._utils is not None:
+        """Have torch._dynamo take the time, if it is loaded: at the start, or for a backend, which may import it."""
+        if self._utils is not None and self._contexts is not None:
             return
         if _trace.is_on() and loaded("torch._dynamo.utils") is None:  # the metrics are among what it wants
             import torch._dynamo.utils as _  # noqa: F401
 
             self.start = time.time_ns()
-        utils = self._utils = loaded("torch._dynamo.utils")
+        utils = loaded("torch._dynamo.utils")
+        if self._contexts is None:
+            self._contexts = contextlib.ExitStack()
         if utils is None:
             return
-        self.stack = CapturedTraceback.extract()  # type: ignore[no-untyped-call]
-        utils.increment_frame()
+        if self._utils is None:
+            self.stack = CapturedTraceback.extract()  # type: ignore[no-untyped-call]
+            utils.increment_frame()
+        self._utils = utils
+        self._stop_waiting()
         gap = time.time_ns() - self.start
         enter = self._contexts.enter_context
         enter(utils.chromium_event_timed("dynamo", reset_event_log_on_exit=True, log_pt2_compile_event=True))
         enter(_metrics.record(utils, self))
         enter(_metrics.timed_from(utils, gap))
+        if self.tracing > 0:
+            _metrics.add_time(utils, "bytecode_tracing", self.tracing)
+
+    def _stop_waiting(self) -> None:
+        if self._wait is not None:
+            wait, self._wait = self._wait, None
+            wait.__exit__(None, None, None)
 
     def trace(self) -> None:
         """The program runs, and is captured."""
-        if self._utils is not None:
+        if self._contexts is None:
+            self.tracing = -time.time_ns()
+        elif self._utils is not None:
+            self._tracing = contextlib.ExitStack()
             with self.named():
                 self._tracing.enter_context(
                     self._utils.dynamo_timed("bytecode_tracing", log_pt2_compile_event=True)
@@ -145,8 +196,11 @@ class Session:
 
     def traced(self) -> None:
         """What the program does was captured, or can't be."""
-        with self.named():
-            self._tracing.close()
+        if self.tracing < 0:
+            self.tracing += time.time_ns()
+        if self._tracing is not None:
+            with self.named():
+                self._tracing.close()
 
     def profiled(self) -> contextlib.AbstractContextManager[None]:
         """For a `with` block: what it calls is in the profile, if one was asked for."""
@@ -155,9 +209,9 @@ class Session:
     @contextlib.contextmanager
     def backend(self) -> Iterator[None]:
         """The backend compiles the graph."""
-        self.take_time()
-        utils = self._utils
         with self.named():
+            self.take_time()
+            utils = self._utils
             if utils is None:
                 yield
                 return
@@ -174,9 +228,15 @@ class Session:
     def close(self, entry: _core.Entry | None, error: BaseException | None) -> None:
         """The compilation is over."""
         self.function = None  # traces may keep the session
+        self.traced()
+        if self._contexts is None:
+            _open.sessions.remove(self)
+            self._stop_waiting()
+            if self._utils is not None:
+                _metrics.leave(self._utils, self, entry, error)
+            return
         with self.named():
             try:
-                self.traced()
                 if error is not None:
                     _trace.failed(error)
                 self._note(entry, error)
@@ -194,9 +254,8 @@ class Session:
             return
         context = self._utils.get_metrics_context()
         context.update_outer(_metrics.figures(self._utils, self, entry, error))
-        hooks = self._utils.get_hook_for_recompile_user_context()
-        if hooks:
-            context.set("recompile_user_contexts", {hook()[:256] for hook in hooks}, overwrite=True)
+        for name, value in _metrics.told_by_user(self._utils).items():
+            context.set(name, value, overwrite=True)
 
     def frames(self) -> list[traceback.FrameSummary]:
         """The stack above the frame, outermost first, without our own frames."""
