@@ -4,6 +4,7 @@
  * are given, and what the entry itself needs is checked for, whatever was dropped. What nobody needs any more is not loaded:
  * its step becomes a constant. */
 #include "guard/drop.h"
+#include "ir/weakkey.h"
 
 static const char *const kinds[MG_GUARD_COUNT] = {
     [MG_GUARD_TYPE] = "TYPE",         [MG_GUARD_IDENTITY] = "IDENTITY", [MG_GUARD_VALUE] = "VALUE",
@@ -35,14 +36,17 @@ mg_drop_describe(const MgProgram *program, PyObject *const *registers)
     for (int i = 0; list != NULL && i < program->check_count; i++) {
         const MgCheck *check = &program->checks[i];
         PyObject *value = registers[check->source];
-        PyObject *expected = check->expected == NULL ? Py_None : check->expected;
-        PyObject *text = mg_guard_source_text(program, check->source);
+        PyObject *expected = check->expected == NULL        ? Py_NewRef(Py_None)
+                             : check->kind == MG_GUARD_KEYS ? mg_weak_keys(check->expected)
+                                                            : Py_NewRef(check->expected);
+        PyObject *text = expected == NULL ? NULL : mg_guard_source_text(program, check->source);
         PyObject *chain = text == NULL ? NULL : chain_of(program, check->source, registers);
         PyObject *whole = chain == NULL ? NULL : mg_guard_text(program, i);
         PyObject *item = whole == NULL
                              ? NULL
                              : Py_BuildValue("(sOOOOOO)", kinds[check->kind], text, value ? Py_True : Py_False,
                                              value == NULL ? Py_None : value, chain, expected, whole);
+        Py_XDECREF(expected);
         Py_XDECREF(text);
         Py_XDECREF(chain);
         Py_XDECREF(whole);

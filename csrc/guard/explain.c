@@ -11,6 +11,7 @@
 #include "ir/text.h"
 #include "torch/state.h"
 #include "torch/typekind.h"
+#include "ir/weakkey.h"
 
 /* The text of a source, rebuilt from the program's own copies. */
 PyObject *
@@ -110,7 +111,8 @@ mg_guard_text(const MgProgram *program, int index)
             text = PyUnicode_FromFormat("len(%U) == %zd", source, check->index);
             break;
         case MG_GUARD_KEYS:
-            other = mg_text_of(check->expected);
+            other = mg_weak_keys(check->expected);
+            Py_XSETREF(other, other == NULL ? NULL : mg_text_of(other));
             text = other == NULL ? NULL : PyUnicode_FromFormat("tuple(%U) == %U", source, other);
             break;
         case MG_GUARD_APART: {
@@ -291,8 +293,14 @@ found_text(const MgCheck *check, PyObject *found)
         case MG_GUARD_LIMIT:
             return PyObject_TypeCheck(found, mg_deque_type) ? PyUnicode_FromFormat("it is %zd", mg_deque_limit(found))
                                                             : NULL;
-        case MG_GUARD_KEYS:
-            return PyDict_CheckExact(found) || PyAnySet_CheckExact(found) ? keys_text(check->expected, found) : NULL;
+        case MG_GUARD_KEYS: {
+            PyObject *keys = mg_weak_keys(check->expected), *shown = NULL;
+            if (keys != NULL && (PyDict_CheckExact(found) || PyAnySet_CheckExact(found))) {
+                shown = keys_text(keys, found);
+            }
+            Py_XDECREF(keys);
+            return shown;
+        }
         case MG_GUARD_LACKS:
             return name_text(check->expected, found);
         case MG_GUARD_QUERY:

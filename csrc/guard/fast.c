@@ -26,6 +26,7 @@
 #include "cpython/depth.h"
 #include "cpython/watch.h"
 #include "base/vector.h"
+#include "ir/weakkey.h"
 
 #include <structmember.h>
 
@@ -249,7 +250,7 @@ plan_step(Maker *maker, int i)
     PyObject *value = maker->registers[i], *owner = step->base < 0 ? NULL : maker->registers[step->base];
     plan->group = plan->headed = -1;
     if (step->source.kind == MG_SOURCE_CONST) {
-        plan->pinned = 1;
+        plan->pinned = !mg_weak_key_is(step->source.key);
         return;
     }
     if (base == NULL || owner == NULL || maker->program->changes[i] >= MANY_CHANGES) {

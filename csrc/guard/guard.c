@@ -15,6 +15,8 @@
 #include "ir/dimobject.h"
 #include "torch/state.h"
 #include "torch/typekind.h"
+#include "guard/weaken.h"
+#include "ir/weakkey.h"
 
 MgGuardMode mg_guard_mode = MG_CHECKS ? MG_GUARDS_BOTH : MG_GUARDS_FAST;
 
@@ -159,6 +161,7 @@ mg_guard_compile(MgProgram *program, MgCapture *capture)
         }
         program->check_count++;
     }
+    result = result == MG_OK ? mg_guard_weaken(program, capture) : result;
 done:
 #if MG_CHECKS
     if (sources->count != source_count || capture->reads.guard_count != guard_count) {
@@ -262,7 +265,8 @@ same_keys(PyObject *dict, PyObject *keys)
     }
     MgDictWalk walk = {0};
     while (i < size && mg_dict_next(dict, &walk, &key, &value)) {
-        int same = mg_guard_same_value(key, PyTuple_GET_ITEM(keys, i++));
+        PyObject *expected = mg_weak_key_get(PyTuple_GET_ITEM(keys, i++));
+        int same = expected == NULL ? 0 : mg_guard_same_value(key, expected);
         if (same <= 0) {
             return same;
         }

@@ -9,6 +9,7 @@
 #include "ir/path.h"
 #include "ir/source.h"
 #include "ir/text.h"
+#include "ir/weakkey.h"
 #include "torch/torchabi.h"
 #include "base/vector.h"
 
@@ -157,15 +158,17 @@ size_of(MgSource *source, PyObject *tensor)
 PyObject *
 mg_source_load(const MgSource *source, PyObject *base, PyObject *const *arguments)
 {
+    PyObject *key;
     switch (source->kind) {
         case MG_SOURCE_LOCAL:
             return arguments[source->index];
         case MG_SOURCE_CONST:
-            return source->key;
+            return mg_weak_key_get(source->key);
         case MG_SOURCE_DICT:
             return mg_instance_dict(base);
         case MG_SOURCE_DICT_ITEM:
-            return PyDict_Check(base) ? mg_dict_find(base, source->key) : NULL;
+            key = mg_weak_key_get(source->key);
+            return key != NULL && PyDict_Check(base) ? mg_dict_find(base, key) : NULL;
         case MG_SOURCE_ITEM:
             if (PyTuple_Check(base)) {
                 return source->index < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, source->index) : NULL;
@@ -212,8 +215,12 @@ mg_source_load(const MgSource *source, PyObject *base, PyObject *const *argument
 
 /* How a constant object shows in a source's text. */
 static PyObject *
-const_text(PyObject *object)
+const_text(PyObject *constant)
 {
+    PyObject *object = mg_weak_key_get(constant);
+    if (object == NULL) {
+        return PyUnicode_FromString("an object that is gone");
+    }
     if (PyModule_Check(object)) {
         const char *name = PyModule_GetName(object);
         if (name != NULL) {
@@ -235,6 +242,14 @@ const_text(PyObject *object)
         return PyUnicode_FromString("G");
     }
     return PyUnicode_FromFormat("<%s>", Py_TYPE(object)->tp_name);
+}
+
+/* A key as text. New. */
+static PyObject *
+key_text(PyObject *key)
+{
+    PyObject *object = mg_weak_key_get(key);
+    return object == NULL ? PyUnicode_FromString("an object that is gone") : mg_text_of(object);
 }
 
 /* 1 if base[key] is an attribute of what the dict belongs to. */
@@ -286,7 +301,7 @@ text_at(const MgSource *source, int level)
         if (source->base->note != NULL && PyUnicode_Check(source->key)) {
             return PyUnicode_FromFormat("%U.%U", source->base->note, source->key);
         }
-        PyObject *name = mg_text_of(source->key);
+        PyObject *name = key_text(source->key);
         PyObject *text = name == NULL ? NULL : PyUnicode_FromFormat("G[%U]", name);
         Py_XDECREF(name);
         return text;
@@ -301,7 +316,7 @@ text_at(const MgSource *source, int level)
             text = PyUnicode_FromFormat("%U.__dict__", base);
             break;
         case MG_SOURCE_DICT_ITEM:
-            key = mg_text_of(source->key);
+            key = key_text(source->key);
             text = key == NULL ? NULL : PyUnicode_FromFormat("%U[%U]", base, key);
             Py_XDECREF(key);
             break;

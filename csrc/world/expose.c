@@ -153,8 +153,7 @@ pin_key(MgCapture *capture, PyObject *key)
     else if (record->provisional && mg_world_activate(capture, record) < 0) {
         return MG_ERR;
     }
-    else if (record->kind != MG_KIND_TUPLE &&
-             mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, record->object) < 0) {
+    else if (record->kind != MG_KIND_TUPLE && mg_world_guard_object(capture, record) < 0) {
         return MG_ERR;
     }
     if (record != NULL) {

@@ -6,6 +6,7 @@ import functools
 import gc
 import sys
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -501,3 +502,78 @@ def test_closures_made_anew_are_captured_once() -> None:
     assert len(magneto.cache_entries(compiled)) == 1
     owner.function = lambda x: x - 1
     assert compiled(torch.zeros(2), owner).tolist() == [-1, -1]
+
+
+class Key:
+    pass
+
+
+class Finalized:
+    log: list[str] = []
+
+    def __del__(self) -> None:
+        Finalized.log.append("gone")
+
+
+KEYS: dict[str, Callable[[], Any]] = {
+    "instance": Key,
+    "with a finalizer": Finalized,
+    "module": lambda: nn.Linear(2, 2),
+    "function": lambda: lambda: 3,
+}
+
+LOOKS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "item": lambda x, table, key: x + table[key],
+    "get": lambda x, table, key: x + table.get(key, 0),
+    "in": lambda x, table, key: x + (key in table),
+    "values": lambda x, table, key: x + sum(table.values()),
+    "items": lambda x, table, key: x + sum(value for other, value in table.items() if other is key),
+    "keys": lambda x, table, key: (x + 1, list(table)),
+    "update": lambda x, table, key: (x + 1, table.update({key: table[key]})),
+    "set": lambda x, table, key: (x + 1, {key} == set(table)),
+}
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("make", KEYS)
+def test_keys_of_dicts_are_not_kept(make: str, look: str, kind: type[dict[Any, int]]) -> None:
+    function, x = LOOKS[look], torch.ones(2)
+    compiled = magneto.compile(function, backend="eager")
+    gone: list[int] = []
+    for number in range(3):  # after the first time, entries are tried whose keys are gone
+        key = KEYS[make]()
+        table = kind({key: number})
+        for _ in range(3):
+            expected, found = function(x, table, key), compiled(x, table, key)
+            assert str(expected) == str(found)
+        Finalized.log.clear()
+        reference = weakref.ref(key, lambda _: gone.append(1))
+        expected = found = None
+        del key, table
+        assert reference() is None
+        assert len(gone) == number + 1
+        assert Finalized.log == ["gone"] * (make == "with a finalizer")
+    assert compiled(x, kind({3: 1}), 3) is not None
+
+
+def test_entry_with_a_key_is_used_again() -> None:
+    table = {Key(): 1, Key(): 2, "a": 3, nn.Linear(2, 2): 4}
+    keys = list(table)
+
+    def program(x: Any) -> Any:
+        return x + sum(table.values()) + table[keys[0]]
+
+    compiled = magneto.compile(program, backend="eager")
+    x = torch.ones(2)
+    before = magneto.counters["frames"]["ok"]
+    for _ in range(4):
+        assert compiled(x).tolist() == program(x).tolist()
+    assert magneto.counters["frames"]["ok"] == before + 1
+    other = keys.pop(1)
+    table[other] = 20
+    assert compiled(x).tolist() == program(x).tolist()
+    del table[other]
+    assert compiled(x).tolist() == program(x).tolist()
+    table[Key()] = 2
+    assert compiled(x).tolist() == program(x).tolist()
