@@ -724,6 +724,32 @@ call_setattr(const MgCall *call)
     return do_setattr(call->capture, call->args, generic, deleting);
 }
 
+/* What __len__ of a Python class has returned, as len() gives it: a number that varies stays one. Steals it. New. */
+static PyObject *
+length_of(MgCapture *capture, PyObject *result)
+{
+    if (result != NULL && mg_is_number(result) && mg_number_kind(result) == MG_NUMBER_INT) {
+        PyObject *zero = PyLong_FromLong(0);
+        PyObject *negative = zero == NULL ? NULL : mg_arithmetic_compare(capture, Py_LT, result, zero);
+        int is_negative = negative == NULL ? -1 : mg_rules_truth(capture, negative);
+        Py_XDECREF(zero);
+        Py_XDECREF(negative);
+        if (is_negative == 0) {
+            return result;
+        }
+        if (is_negative < 0) {
+            Py_CLEAR(result);
+        }
+    }
+    Py_XSETREF(result, result == NULL ? NULL : PyNumber_Index(result));
+    Py_ssize_t length = result == NULL ? -1 : PyNumber_AsSsize_t(result, PyExc_OverflowError);
+    if (length < 0 && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "__len__() should return >= 0");
+    }
+    Py_XDECREF(result);
+    return length < 0 ? NULL : PyLong_FromSsize_t(length);
+}
+
 static PyObject *
 call_len(const MgCall *call)
 {
@@ -732,6 +758,18 @@ call_len(const MgCall *call)
     }
     if (is_of_tensor(call)) {
         return mg_tensor_len(call->capture, call->args[0]);
+    }
+    PyTypeObject *type = Py_TYPE(call->args[0]);
+    PyObject *name = MG_STRING("__len__");
+    PyObject *function = mg_capture_varies(call->capture) && (type->tp_flags & Py_TPFLAGS_HEAPTYPE)
+                             ? _PyType_Lookup(type, name)
+                             : NULL;
+    if (function != NULL && PyFunction_Check(function)) {
+        if (mg_world_guard_lookup(call->capture, type, name) < 0) {
+            return NULL;
+        }
+        call->capture->call.pure = 0;
+        return length_of(call->capture, mg_rules_call(call->capture, function, call->args, 1, NULL));
     }
     Py_ssize_t length = mg_world_length(call->capture, call->args[0]);
     return length < 0 ? NULL : PyLong_FromSsize_t(length);

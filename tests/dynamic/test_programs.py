@@ -52,7 +52,6 @@ MORE = {
     "membership among values beyond 64": (5, "large values are compared one by one: their product may overflow"),
     "two ints are one object": (5, "whether two ints are one object is a break; torch.compile takes equal ones for one"),
     "pads of all kinds": (4, "padding by nothing copies the layout of what is padded, here a transposed tensor"),
-    "a causal mask from a cache": (6, "len() of an object takes the value that its __len__ returns"),
     "a convolution with computed padding": (4, "the dilation of a convolution is a constant"),
     "f-strings and keys of module dicts": (4, _SKIPS + "it has no format of ints that vary"),
     "division and remainder with negative numbers": (8, _SKIPS + "it has no divmod for ints that vary"),
