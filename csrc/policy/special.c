@@ -761,9 +761,8 @@ call_len(const MgCall *call)
     }
     PyTypeObject *type = Py_TYPE(call->args[0]);
     PyObject *name = MG_STRING("__len__");
-    PyObject *function = mg_capture_varies(call->capture) && (type->tp_flags & Py_TPFLAGS_HEAPTYPE)
-                             ? _PyType_Lookup(type, name)
-                             : NULL;
+    PyObject *function =
+        mg_capture_varies(call->capture) && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) ? _PyType_Lookup(type, name) : NULL;
     if (function != NULL && PyFunction_Check(function)) {
         if (mg_world_guard_lookup(call->capture, type, name) < 0) {
             return NULL;

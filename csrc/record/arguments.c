@@ -416,3 +416,18 @@ mg_record_is_named(PyObject *target, const char *name)
 {
     return PyCFunction_Check(target) && strcmp(((PyCFunctionObject *)target)->m_ml->ml_name, name) == 0;
 }
+
+int
+mg_record_specialize(MgMapping *mapping, PyObject *args, PyObject *kwargs)
+{
+    MgCapture *capture = mapping->capture;
+    int status = mg_number_specialize(capture, args);
+    status = status < 0 || kwargs == NULL ? status : mg_number_specialize(capture, kwargs);
+    for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(mapping->twins); i++) {
+        const MgMeta *meta = mg_twin_of(PyList_GET_ITEM(mapping->twins, i))->meta;
+        if (meta->varies && (status = mg_number_specialize(capture, meta->sizes)) == MG_OK) {
+            status = mg_number_specialize(capture, meta->strides);
+        }
+    }
+    return status;
+}

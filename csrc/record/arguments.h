@@ -35,4 +35,7 @@ int mg_record_infers_dtype(MgNodeKind kind, PyObject *target, PyObject *kwnames)
 
 int mg_record_is_named(PyObject *target, const char *name);
 
+/* Takes the values of all sizes and numbers of an operation for good. MG_OK or MG_ERR. */
+int mg_record_specialize(MgMapping *mapping, PyObject *args, PyObject *kwargs);
+
 #endif

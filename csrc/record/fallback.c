@@ -45,9 +45,5 @@ mg_fallback_outcome(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObj
     if (outcome == NULL) {
         mg_recover_interrupt(capture);
     }
-    else if (outcome->kind == MG_OUTCOME_DATA_DEPENDENT &&
-             (capture->symbols.allow_scalars || capture->symbols.allow_shapes)) {
-        Py_CLEAR(outcome); /* its result becomes a symbol, but sizes that vary do not mix with such */
-    }
     return outcome;
 }

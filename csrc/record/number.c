@@ -534,7 +534,7 @@ read_operand(PyObject *value, MgDim *dim)
     return !overflow;
 }
 
-/* 1 if one of two operands is a backed number, and the other one a number of any kind that is no tensor. */
+/* 1 if one of two operands is a backed number, and the other one too, or a plain number. */
 static int
 has_backed(PyObject *left, PyObject *right)
 {
@@ -542,7 +542,10 @@ has_backed(PyObject *left, PyObject *right)
     PyObject *const both[] = {left, right};
     for (int i = 0; i < 2; i++) {
         if (mg_is_number(both[i])) {
-            found = found || mg_number_is_backed(both[i]);
+            if (!mg_number_is_backed(both[i])) { /* the result depends on data: it is recorded */
+                return 0;
+            }
+            found = 1;
         }
         else if (!PyLong_CheckExact(both[i]) && !PyBool_Check(both[i]) && !PyFloat_CheckExact(both[i])) {
             return 0;

@@ -324,20 +324,17 @@ varying_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject 
     return outcome;
 }
 
-/* Takes the values of all sizes and numbers of an operation for good. MG_OK or MG_ERR. */
-static int
-specialize_all(MgMapping *mapping, PyObject *args, PyObject *kwargs)
+/* The outcome of an operation with values that depend on data. New; NULL if it can't be captured, or, without an exception, if
+ * sizes among its arguments must not vary. */
+static MgOutcome *
+run_session(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs)
 {
-    MgCapture *capture = mapping->capture;
-    int status = mg_number_specialize(capture, args);
-    status = status < 0 || kwargs == NULL ? status : mg_number_specialize(capture, kwargs);
-    for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(mapping->twins); i++) {
-        const MgMeta *meta = mg_twin_of(PyList_GET_ITEM(mapping->twins, i))->meta;
-        if (meta->varies && (status = mg_number_specialize(capture, meta->sizes)) == MG_OK) {
-            status = mg_number_specialize(capture, meta->strides);
-        }
-    }
-    return status;
+    PyObject *numbers = mapping->numbers == NULL ? PyList_New(0) : Py_NewRef(mapping->numbers);
+    MgOutcome *outcome = numbers == NULL ? NULL
+                                         : mg_symbol_run(mapping->capture, kind, target, args, kwargs, mapping->twins,
+                                                         numbers, mapping->varies);
+    Py_XDECREF(numbers);
+    return outcome;
 }
 
 /* The outcome of an operation, which is known. New; NULL if it can't be captured, or, if *again is set, if its arguments have to
@@ -346,24 +343,32 @@ static MgOutcome *
 find_varying_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs,
                      MgFacts *before, int *again)
 {
+    MgCapture *capture = mapping->capture;
     MgOutcome *outcome = NULL;
-    if (!mapping->symbolic) {
+    int depends = mapping->symbolic;
+    if (!depends) {
         PyObject *key = PyList_AsTuple(mapping->key);
         outcome = key == NULL ? NULL : varying_outcome(mapping, kind, target, args, kwargs, key);
         Py_XDECREF(key);
+        depends = outcome != NULL && outcome->kind == MG_OUTCOME_DATA_DEPENDENT &&
+                  (capture->symbols.allow_scalars || capture->symbols.allow_shapes);
         if (outcome != NULL && outcome->kind != MG_OUTCOME_KNOWN) {
-            mg_record_refuse(mapping->capture, outcome);
-            Py_DECREF(outcome);
-            return NULL;
+            if (!depends) {
+                mg_record_refuse(capture, outcome);
+            }
+            Py_CLEAR(outcome);
         }
         if (outcome != NULL && PyTuple_GET_SIZE(outcome->written) > 0 &&
-            mg_symbol_written(mapping->capture, mapping->twins, outcome->written) < 0) {
+            mg_symbol_written(capture, mapping->twins, outcome->written) < 0) {
             Py_CLEAR(outcome);
         }
     }
+    if (depends) { /* symbols of torch's, for the sizes that vary as well */
+        outcome = run_session(mapping, kind, target, args, kwargs);
+    }
     if (outcome == NULL && !PyErr_Occurred()) {
-        *again = mg_facts_copy(&mapping->capture->varying.facts, before) == MG_OK &&
-                 specialize_all(mapping, args, kwargs) == MG_OK;
+        *again = mg_facts_copy(&capture->varying.facts, before) == MG_OK &&
+                 mg_record_specialize(mapping, args, kwargs) == MG_OK;
     }
     return outcome;
 }
@@ -393,10 +398,7 @@ find_outcome(MgMapping *mapping, MgNodeKind kind, PyObject *target, PyObject *ar
         }
         Py_DECREF(outcome); /* its result depends on data: a symbol */
     }
-    PyObject *numbers = mapping->numbers == NULL ? PyList_New(0) : Py_NewRef(mapping->numbers);
-    outcome = numbers == NULL ? NULL : mg_symbol_run(capture, kind, target, args, kwargs, mapping->twins, numbers);
-    Py_XDECREF(numbers);
-    return outcome;
+    return run_session(mapping, kind, target, args, kwargs);
 }
 
 /* 1 if there is a tensor in the outcome's result. */

@@ -212,7 +212,7 @@ mg_symbol_node(PyObject *item)
 
 MgOutcome *
 mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs, PyObject *twins,
-              PyObject *numbers)
+              PyObject *numbers, int varies)
 {
     PyObject *session = session_of(capture);
     PyObject *inputs = session == NULL ? NULL : describe_twins(capture, twins);
@@ -221,9 +221,17 @@ mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *a
     if (values != NULL) {
         MgAside aside;
         mg_aside_begin_operation(&aside);
-        outcome = mg_outcome_check(PyObject_CallMethod(session, "run", "iOOOOO", (int)kind, target, args,
-                                                       kwargs == NULL ? Py_None : kwargs, inputs, values));
+        PyObject *answer =
+            PyObject_CallMethod(session, "run", "iOOOOOO", (int)kind, target, args, kwargs == NULL ? Py_None : kwargs,
+                                inputs, values, varies ? Py_True : Py_False);
         mg_aside_end(&aside);
+        if (answer == Py_None) {
+            Py_DECREF(answer);
+            Py_DECREF(inputs);
+            Py_DECREF(values);
+            return NULL;
+        }
+        outcome = mg_outcome_check(answer);
         if (outcome == NULL) {
             mg_recover_interrupt(capture);
         }

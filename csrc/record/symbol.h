@@ -66,7 +66,7 @@ int mg_symbol_types_ready(void);
 /* Runs an operation on FakeTensors and symbols. Its outcome, which is known, new; NULL with the capture aborted.
  * `twins` and `numbers` are lists of those among the arguments. */
 MgOutcome *mg_symbol_run(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *args, PyObject *kwargs,
-                         PyObject *twins, PyObject *numbers);
+                         PyObject *twins, PyObject *numbers, int varies);
 
 /* The metadata of a tensor from outside that wraps others; new. NULL with the capture aborted if it can't be captured. */
 MgMeta *mg_symbol_wrap(MgCapture *capture, PyObject *tensor);

@@ -202,8 +202,6 @@ class Compiler:
         shapes = ShapeEnv(assume_static_by_default=True) if symbols is None else symbols.shape_env
         sizes = _graph.varying(entry, shapes, self.function)
         if sizes is not None:
-            if symbols is not None:  # numbers that depend on data in the same graph
-                return NotImplemented
             sizes.choose_inputs()
         module, inputs, frozen = _graph.build(
             entry,
@@ -213,7 +211,10 @@ class Compiler:
             freezing=_is_freezing(self.backend),
             sizes=sizes,
         )
-        if sizes is not None and (sizes.failed or (sizes.floats and _has_cuda_graphs())):
+        constants = (
+            symbols is not None or _has_cuda_graphs()
+        )  # what is decided by data is not told apart from floats
+        if sizes is not None and (sizes.failed or (sizes.floats and constants)):
             return [*sizes.floats] or NotImplemented
         given = [value for position, value in enumerate(inputs) if position not in frozen]
         if all("example_value" not in node.meta for node in module.graph.nodes):

@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from magneto import _core, _locks, _propagate
+from magneto import _core, _locks, _propagate, _subclasses
 
 
 class Unreadable(_propagate.Unsupported):
@@ -69,6 +69,8 @@ class Reader:
         env: the `ShapeEnv`.
         number: the number of one of the core's symbols, given that of the `ShapeEnv`; `None` if it is not the core's.
         decide: decides a relation between two trees, as `_core.decide` does.
+        shared: whether the `ShapeEnv` has symbols that are not the core's, for values that depend on data. What was
+            decided on those alone is not the core's business.
     """
 
     def __init__(
@@ -76,10 +78,12 @@ class Reader:
         env: ShapeEnv,
         number: Callable[[sympy.Symbol], int | None],
         decide: Callable[[str, Any, Any], bool | None],
+        shared: bool = False,
     ) -> None:
         self.env = env
         self.number = number
         self.decide = decide
+        self.shared = shared
         self.trees: dict[Any, Any] = {}
         self.seen = 0
         self.replaced: dict[Any, Any] = {}
@@ -149,18 +153,24 @@ class Reader:
         self.replaced = dict(self.env.replacements)
         self.ranges = dict(self.env.var_to_range)
 
+    def is_ours(self, expr: Any) -> bool:
+        """Whether one of the core's symbols is in an expression."""
+        return any(self.number(symbol) is not None for symbol in expr.free_symbols)
+
     def settle(self) -> None:
         """Have the core decide all that the `ShapeEnv` has decided since the last time."""
         env = self.env
-        if any(env.deferred_runtime_asserts.values()):
+        if not self.shared and any(env.deferred_runtime_asserts.values()):
             raise Unreadable("an assertion at run time")
         while self.seen < len(env.guards):
-            if env.guards[self.seen].expr not in self.others:
-                self.assume(env.guards[self.seen].expr)
+            guard = env.guards[self.seen].expr
+            if guard not in self.others and (not self.shared or self.is_ours(guard)):
+                self.assume(guard)
             self.seen += 1
         for symbol, same in env.replacements.items():
             if self.replaced.get(symbol) != same:
-                self.assume(sympy.Eq(symbol, same, evaluate=False))
+                if not self.shared or self.number(symbol) is not None:
+                    self.assume(sympy.Eq(symbol, same, evaluate=False))
                 self.replaced[symbol] = same
         for symbol, found in env.var_to_range.items():
             known = self.ranges.get(symbol)
@@ -181,13 +191,15 @@ class Session:
 
     def _start(self) -> None:
         """A `ShapeEnv` that has decided nothing yet."""
-        self.env = ShapeEnv(
-            allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False, duck_shape=False
-        )
-        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=False)
+        env = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False, duck_shape=False)
+        self._use(env, FakeTensorMode(shape_env=env, allow_non_fake_inputs=False))
+
+    def _use(self, env: ShapeEnv, mode: FakeTensorMode, shared: bool = False) -> None:
+        self.env = env
+        self.mode = mode
         self.symbols: dict[int, Any] = {}
         self.numbers: dict[Any, int] = {}
-        self.reader = Reader(self.env, self.numbers.get, functools.partial(_core.decide, None))
+        self.reader = Reader(self.env, self.numbers.get, functools.partial(_core.decide, None), shared)
         self.unreadable = False
         self.floats = 0
 
@@ -310,6 +322,51 @@ class Session:
             return result
         self.unreadable = True
         raise Unreadable("a float")
+
+
+class Shared(Session):
+    """The same in the `ShapeEnv` of values that depend on data: operations are run by `_symbols.Session`."""
+
+    def __init__(self, env: ShapeEnv, mode: FakeTensorMode) -> None:
+        self._use(env, mode, shared=True)
+        self.reader.know()
+
+    def number(self, value: Any) -> Any:
+        """A size among the arguments as torch gets it; anything else as it is."""
+        if type(value) is not _core.Dim and _core.float_value(value) is not None:
+            raise _propagate.Unsupported("a float that varies")  # what is decided on it has no guard
+        return super().number(value)
+
+    def is_plain(self, value: Any) -> bool:
+        """Whether the core has an expression for a number: none that depends on data."""
+        if not isinstance(value, torch.SymInt):
+            return type(value) is int
+        return all(symbol in self.numbers for symbol in value.node.expr.free_symbols)
+
+    def is_plain_tensor(self, tensor: torch.Tensor) -> bool:
+        """The same for the sizes and strides of a tensor."""
+        return type(tensor.storage_offset()) is int and all(
+            map(self.is_plain, (*tensor.shape, *tensor.stride()))
+        )
+
+    def meta_of(self, tensor: torch.Tensor) -> Any:
+        """The core's metadata for a tensor, with the tensor itself if data has a part in its sizes."""
+        is_ours = self.is_plain_tensor(tensor) and not _subclasses.is_wrapper(tensor)
+        return super().meta_of(tensor) if is_ours else _propagate.meta_of(tensor)
+
+    def plain(self, value: Any) -> Any:
+        """A number in the result of an operation: as the core has it, or a symbol."""
+        return self.size(value) if isinstance(value, torch.SymInt) and self.is_plain(value) else value
+
+    def constant(self, value: Any) -> Any:
+        """An item of a torch.Size."""
+        return value
+
+    def specialize(self) -> None:
+        """Take the values of all sizes that vary for good: torch has decided on them what the core can't say."""
+        for number, symbol in self.symbols.items():
+            _core.decide(None, "==", f"s{number}", int(symbol))
+        self.reader.know()
 
 
 def _is_held(result: Any) -> bool:

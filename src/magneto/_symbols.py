@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._sympy.printers import PythonPrinter
 
-from magneto import _core, _locks, _propagate, _subclasses
+from magneto import _core, _locks, _propagate, _sizes, _subclasses
 from magneto._graph import InputSource
 from magneto._propagate import quiet
 
@@ -57,6 +57,14 @@ class Session:
         self.live: list[tuple[weakref.ref[torch.Tensor], bool]] = []
         self.ranges: dict[Any, Any] = {}
         self.values: dict[Any, int] = {}
+        self.sizes: _sizes.Shared | None = None
+        """The sizes that vary from call to call, as symbols of the same `ShapeEnv`; None if none was met."""
+
+    def shared_sizes(self) -> _sizes.Shared:
+        """The sizes that vary, from now on."""
+        if self.sizes is None:
+            self.sizes = _sizes.Shared(self.shape_env, self.mode)
+        return self.sizes
 
     # ---- wrappers ----
 
@@ -85,7 +93,8 @@ class Session:
         kwargs: dict[str, Any] | None,
         inputs: list[tuple[int, Any, Any, bool, torch.Tensor | None]],
         numbers: list[tuple[int, Any]],
-    ) -> _core.Outcome:
+        varies: bool = False,
+    ) -> _core.Outcome | None:
         """Run an operation on FakeTensors and symbols.
 
         Args:
@@ -96,21 +105,37 @@ class Session:
             inputs: for each tensor its node, metadata, FakeTensor (or None), whether others may share its memory, and
                 the tensor itself if it is an input with the data that it had at the start (or None).
             numbers: pairs of a node and its number.
+            varies: whether there are sizes that vary from call to call among the arguments.
 
         Returns:
-            What it returns and does, with the FakeTensors of its inputs and results, or a refusal.
+            What it returns and does, with the FakeTensors of its inputs and results, or a refusal; `None` if it has to
+            be run again, with the values of the sizes that vary.
         """
+        if varies:
+            self.shared_sizes()
+        try:
+            outcome = self._try(kind, target, args, kwargs or {}, inputs, numbers)
+        except _sizes.Unreadable:
+            self.shared_sizes().specialize()
+            outcome = self._try(kind, target, args, kwargs or {}, inputs, numbers)
+        return None if varies and outcome.kind != _core.OUTCOME_KNOWN else outcome
+
+    def _try(
+        self, kind: int, target: Any, args: Any, kwargs: Any, inputs: Any, numbers: Any
+    ) -> _core.Outcome:
         with _locks.compile_lock():
             was_quiet = quiet.on
             try:
                 quiet.on = True
-                return _core.uninterrupted(self._run, kind, target, args, kwargs or {}, inputs, numbers)
+                return _core.uninterrupted(self._run, kind, target, args, kwargs, inputs, numbers)
             except (
                 GuardOnDataDependentSymNode,
                 PendingUnbackedSymbolNotFound,
                 *_propagate.DATA_DEPENDENT,
             ) as error:
                 return _core.refusal(_core.OUTCOME_DATA_DEPENDENT, _first_line(error))
+            except _sizes.Unreadable:
+                raise
             except _propagate.Unsupported as error:
                 return _core.refusal(_core.OUTCOME_UNSUPPORTED, str(error))
             except Exception as error:
@@ -130,7 +155,11 @@ class Session:
         fakes: dict[int, Any] = {}
         for node, meta, fake, shared, real in inputs:
             if fake is None:
-                fake = _propagate.make_fake(meta, self.mode)
+                fake = (
+                    _propagate.make_fake(meta, self.mode)
+                    if self.sizes is None
+                    else self.sizes.make_fake(meta)
+                )
                 if real is not None:
                     self._note_value(node, real, fake)
                 self.live.append((weakref.ref(fake), shared))
@@ -145,7 +174,10 @@ class Session:
         if getattr(target, "__name__", target) in ("squeeze", "squeeze_"):
             _check_squeezed(values, *args, **kwargs)
         with ignored, enable_python_dispatcher():  # as TorchDynamo does: decompositions that know symbols
-            result = _propagate.call(kind, target, args, kwargs, values, self.mode)
+            number = None if self.sizes is None else self.sizes.number
+            result = _propagate.call(kind, target, args, kwargs, values, self.mode, number)
+        if self.sizes is not None:
+            self.sizes.settle()
         with torch._C.DisableTorchFunctionSubclass():
             return self._describe(result, list(fakes.values()), inputs, before)
 
@@ -154,11 +186,15 @@ class Session:
         bindings = compute_unbacked_bindings(self.shape_env, result)
         for symbol in bindings or ():
             self.ranges[symbol] = self.shape_env.var_to_range.get(symbol)
-        results = _propagate.Results(given, symbolic=True)
+        results = _propagate.Results(given, symbolic=True, sizes=self.sizes)
         wrapped = results.wrap(result)
+        meta_of = _propagate.meta_of if self.sizes is None else self.sizes.meta_of
+        if _has(wrapped, _core.Dim) and _has(wrapped, _NUMBERS):  # one kind of number in a result
+            results = _propagate.Results(given, symbolic=True)
+            wrapped = results.wrap(result)
         changes = []
         for index, (fake, (_, meta, *_)) in enumerate(zip(given, inputs, strict=True)):
-            now = _propagate.meta_of(fake)
+            now = meta_of(fake)
             if now is not meta and not _alike(now, meta):
                 changes.append((index, now))
         written = _propagate.changed_in_place(given, before)
@@ -167,7 +203,10 @@ class Session:
         storages = set().union(*map(_subclasses.storages, given))
         kept: list[Any] = []
         for tensor in results.fresh:
-            keep = _propagate.is_symbolic(tensor) or not storages.isdisjoint(_subclasses.storages(tensor))
+            is_plain = self.sizes is not None and self.sizes.is_plain_tensor(tensor)
+            keep = (_propagate.is_symbolic(tensor) and not is_plain) or not storages.isdisjoint(
+                _subclasses.storages(tensor)
+            )
             kept.append(tensor if keep else None)
             if keep:
                 self.live.extend((weakref.ref(leaf), False) for leaf in _subclasses.leaves(tensor))
@@ -218,14 +257,27 @@ class Session:
         """The value of a number if it is known without its data; else a refusal."""
         with _locks.compile_lock():
             try:
-                return _core.outcome(_core.uninterrupted(guard_scalar, number))
+                value = _core.uninterrupted(guard_scalar, number)
+                if self.sizes is not None:
+                    self._settle()
+                return _core.outcome(value)
             except GuardOnDataDependentSymNode as error:
                 return _core.refusal(_core.OUTCOME_DATA_DEPENDENT, _first_line(error))
+
+    def _settle(self) -> None:
+        """Have the core decide what was decided on sizes that vary."""
+        assert self.sizes is not None
+        try:
+            self.sizes.settle()
+        except _sizes.Unreadable:
+            self.sizes.specialize()
 
     # ---- guards on the values of inputs ----
 
     def _guards(self) -> list[Any]:
-        return [guard.expr for guard in self.shape_env.guards if guard.expr is not sympy.true]
+        """What was decided, but for what the core checks of sizes."""
+        guards = [guard.expr for guard in self.shape_env.guards if guard.expr is not sympy.true]
+        return guards if self.sizes is None else [one for one in guards if not self.sizes.reader.is_ours(one)]
 
     def guarded(self) -> list[int]:
         """The nodes of inputs whose values decided something."""
@@ -289,6 +341,16 @@ def _check_squeezed(values: dict[int, Any], input: Any, dim: Any = None, **_: An
     for number in dims:
         if isinstance(number, int) and -len(shape) <= number < len(shape) and type(shape[number]) is not int:
             guard_scalar(shape[number] != 1)
+
+
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _has(value: Any, kinds: Any) -> bool:
+    """Whether there is an object of a class in the result of an operation."""
+    if isinstance(value, (tuple, list)):
+        return any(_has(item, kinds) for item in value)
+    return isinstance(value, kinds)
 
 
 def _first_line(error: BaseException) -> str:

@@ -109,7 +109,12 @@ class Symbols:
         """What must hold of floats: node, relation, number."""
         self.failed = False
         """Whether torch can't compute a number of the graph with symbols."""
-        self.reader = Reader(env, self.numbers.get, functools.partial(_core.decide, entry))
+        session = entry.symbols
+        self.shared = None if session is None else session.shared_sizes()
+        """Symbols that the capture has made: values that depend on data are in terms of them."""
+        self.reader = Reader(
+            env, self.numbers.get, functools.partial(_core.decide, entry), shared=session is not None
+        )
         for number, (text, root, kind, dim) in enumerate(entry.size_origins()):
             base = source(text, root)
             self._add(
@@ -130,7 +135,10 @@ class Symbols:
     def _add(self, number: int, kind: int, source: Source) -> None:
         hint, low, high = _core.size_symbol(self.entry, number)
         env = self.env
-        if kind in _PROPERTIES:
+        found = None if self.shared is None else self.shared.symbols.get(number)
+        if found is not None:
+            symbol = found.node._expr
+        elif kind in _PROPERTIES:
             symbol = env.create_symbol(
                 hint,
                 source=source,
@@ -140,11 +148,16 @@ class Symbols:
             )
         else:
             symbol = env.create_unspecified_symbol(hint, source=source, dynamic_dim=DimDynamic.DYNAMIC)
-        env.var_to_range[symbol] = ValueRanges(
-            -int_oo if low is None else low, int_oo if high is None else high
-        )
+        if found is None:
+            env.var_to_range[symbol] = ValueRanges(
+                -int_oo if low is None else low, int_oo if high is None else high
+            )
+            found = env.create_symintnode(symbol, hint=hint, source=source)
+            if self.shared is not None:
+                self.shared.symbols[number] = found
+                self.shared.numbers[symbol] = number
         self.numbers[symbol] = number
-        self.symints.append(env.create_symintnode(symbol, hint=hint, source=source))
+        self.symints.append(found)
         self.sources.append(source)
         self.kinds.append(kind)
 
