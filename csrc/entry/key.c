@@ -12,6 +12,7 @@
 #include "capture/varying.h"
 #include "ir/dimobject.h"
 #include "ir/structure.h"
+#include "ir/subgraph.h"
 #include "size/tree.h"
 
 typedef struct {
@@ -101,6 +102,7 @@ write_object(Writer *writer, char tag, PyObject *object)
 }
 
 static int write_value(Writer *writer, PyObject *value);
+static int write_result(Writer *writer, PyObject *value);
 
 static int
 write_items(Writer *writer, char tag, PyObject *value)
@@ -184,6 +186,54 @@ write_tree(Writer *writer, const MgExpr *expr)
     return status;
 }
 
+/* A node of a subgraph, as mg_node_describe gives it. */
+static int
+write_described(Writer *writer, PyObject *item)
+{
+    PyObject *target = PyTuple_GET_ITEM(item, 2), *args = PyTuple_GET_ITEM(item, 3);
+    writer->refused = writer->refused || PyTuple_GET_ITEM(item, 10) != Py_None; /* values that depend on data */
+    int status = args == Py_None           ? write_tag(writer, 'P')
+                 : PyUnicode_Check(target) ? write_text(writer, '.', target)
+                                           : write_object(writer, '!', target);
+    if (status < 0 || write_value(writer, args) < 0 || write_value(writer, PyTuple_GET_ITEM(item, 4)) < 0) {
+        return MG_ERR;
+    }
+    return write_result(writer, PyTuple_GET_ITEM(item, 5));
+}
+
+/* A graph within the graph: its inputs and nodes have numbers of their own. */
+static int
+write_subgraph(Writer *writer, const MgSubgraph *subgraph)
+{
+    Py_ssize_t count = PyList_GET_SIZE(subgraph->inputs), own = PyList_GET_SIZE(subgraph->own);
+    int *saved = PyMem_Calloc((size_t)count + 1, sizeof(int));
+    if (saved == NULL) {
+        PyErr_NoMemory();
+        return MG_ERR;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        long node = PyLong_AsLong(PyList_GET_ITEM(subgraph->inputs, i));
+        saved[i] = writer->numbers[node];
+        writer->numbers[node] = (int)i;
+    }
+    writer->refused = writer->refused || subgraph->notes != Py_None;
+    int status = write_number(writer, 'S', count) < 0 ? MG_ERR : write_number(writer, 'i', own);
+    int number = (int)count;
+    for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(subgraph->nodes); i++) {
+        PyObject *item = PyList_GET_ITEM(subgraph->nodes, i);
+        if (PyTuple_GET_ITEM(item, 3) != Py_None) {
+            writer->numbers[PyLong_AsLong(PyTuple_GET_ITEM(item, 0))] = number++;
+        }
+        status = write_described(writer, item);
+    }
+    status = status < 0 ? status : write_value(writer, subgraph->outputs);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        writer->numbers[PyLong_AsLong(PyList_GET_ITEM(subgraph->inputs, i))] = saved[i];
+    }
+    PyMem_Free(saved);
+    return status;
+}
+
 /* A constant, a reference or a container of such. */
 static int
 write_value(Writer *writer, PyObject *value)
@@ -216,6 +266,9 @@ write_value(Writer *writer, PyObject *value)
     }
     if (mg_is_dim_object(value)) {
         return write_tree(writer, ((MgDimObject *)value)->dim.e);
+    }
+    if (mg_is_subgraph(value)) {
+        return write_subgraph(writer, (MgSubgraph *)value);
     }
     return mg_structure_is(value) ? write_container(writer, value) : write_object(writer, 'o', value);
 }

@@ -291,9 +291,11 @@ lift_node(Lifting *lifting, int node)
     PyObject *value = capture->graph.nodes[node].value;
     if (known == 0 && capture->graph.foreign && value != NULL && Py_IS_TYPE(value, &MgMeta_Type) &&
         ((MgMeta *)value)->varies) { /* symbols come before the tensor that has them */
-        symbols = PyList_New(0);
-        status = symbols == NULL ? MG_ERR : mg_number_symbols(capture, (MgMeta *)value, symbols);
-        for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(symbols); i++) {
+        MgMeta *meta = mg_number_simplify(capture, (MgMeta *)value);
+        symbols = meta == NULL ? NULL : PyList_New(0);
+        status = symbols == NULL ? MG_ERR : mg_number_symbols(capture, meta, symbols);
+        Py_XDECREF(meta);
+        for (Py_ssize_t i = 0; status == MG_OK && symbols != NULL && i < PyList_GET_SIZE(symbols); i++) {
             status = lift_node(lifting, (int)PyLong_AsLong(PyList_GET_ITEM(symbols, i)));
         }
     }

@@ -46,19 +46,24 @@ def attach(
     describe: Describe,
 ) -> tuple[Any, ...]:
     """The arguments of an operator with nodes that get modules in place of subgraphs."""
-    orders = [_order(one, nodes) for one in args if type(one) is _core.Subgraph]
+    graphs = [one for one in args if type(one) is _core.Subgraph]
+    operands = args[-1] if type(args[-1]) in (tuple, list) else args
+    constants: dict[int, Any] = {}  # sizes that have come to be numbers
+    for one in graphs:
+        for index, operand in zip(reversed(one.inputs[len(one.own) :]), reversed(operands), strict=False):
+            if index not in nodes:
+                constants[index] = operand
+    order = _order(graphs[0], nodes)
     found = []
     for arg in args:
         if type(arg) is not _core.Subgraph:
             found.append(arg)
             continue
-        setattr(root, arg.name, _build(arg, nodes, describe, orders[0]))
+        setattr(root, arg.name, _build(arg, nodes, describe, order, constants))
         found.append(graph.get_attr(arg.name))
-    if orders[0] is not None:
-        count = len(orders[0])
-        operands = tuple(found[-1])
-        first = len(operands) - count
-        found[-1] = operands[:first] + tuple([operands[first + place] for place in orders[0]])
+    if order is not None:
+        first = len(operands) - len(order)
+        found[-1] = tuple(operands[:first]) + tuple([operands[first + place] for place in order])
     return tuple(found)
 
 
@@ -70,8 +75,12 @@ def _order(subgraph: _core.Subgraph, nodes: dict[int, fx.Node]) -> list[int] | N
     order: list[int] = []
     for count in subgraph.groups:
         places = range(len(order), len(order) + count)
-        order += sorted(places, key=lambda place: nodes[lifted[place]].name)
+        order += sorted(places, key=lambda place: _name(nodes.get(lifted[place])))
     return order
+
+
+def _name(node: fx.Node | None) -> str:
+    return "" if node is None else node.name
 
 
 def _build(
@@ -79,6 +88,7 @@ def _build(
     outer: dict[int, fx.Node],
     describe: Describe | None,
     order: list[int] | None = None,
+    constants: dict[int, Any] | None = None,
 ) -> fx.GraphModule:
     root = torch.nn.Module()
     graph = fx.Graph()
@@ -96,7 +106,9 @@ def _build(
             name += "_"
         taken.add(name)
         nodes[index] = node = graph.placeholder(name)
-        if describe is not None:
+        if constants is not None and index in constants:
+            node.meta["example_value"] = constants[index]
+        elif describe is not None:
             describe(node, described.get(index), like)
     for item in subgraph.nodes:
         index, kind, target, args, kwargs = item[:5]
