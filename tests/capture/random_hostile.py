@@ -4,6 +4,7 @@ that they are in, recurse, or call the compiled function again; metaclasses, des
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from programs import harness
 
@@ -358,14 +359,23 @@ def run(seed: int, faults: bool) -> harness.Report:
         _core.inject_fault(0)
 
 
+def below(function: Callable[..., object], frames: int) -> Callable[..., object]:
+    """The function, called by so many frames more."""
+    if frames == 0:
+        return function
+    inner = below(function, frames - 1)
+    return lambda *args, **kwargs: inner(*args, **kwargs)
+
+
 def varies(seed: int) -> bool:
-    """Whether the program in eager does not do the same each time: texts with addresses, sets in the order of addresses."""
+    """Whether the program in eager does not do the same each time: texts with addresses, sets in the order of addresses; or
+    at each depth: what raises where the recursion limit is reached."""
     program, steps = write(seed)
     kept = []
     for count in range(12):
         kept.append([object() for _ in range(37 * count)])  # others lie elsewhere
         try:
-            harness.run(program, steps, compile=lambda function: function)
+            harness.run(program, steps, compile=lambda function, frames=count: below(function, frames))
         except harness.Difference:
             return True
     return False
