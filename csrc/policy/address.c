@@ -5,6 +5,7 @@
 #include "capture/level.h"
 #include "capture/outside.h"
 #include "cpython/aside.h"
+#include "cpython/shadow.h"
 #include "policy/rules.h"
 #include "policy/ruletable.h"
 #include "torch/kinds.h"
@@ -76,7 +77,44 @@ mg_rules_has_address(PyObject *value)
     return has_address(value, &walk);
 }
 
-/* tells_inside for what a tuple, list or dict holds. */
+/* 1 if C code makes the text of an object of the texts of its parts, which tp_traverse leads to. */
+static int
+shows_parts(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (!(PyAnySet_Check(value) || PyDict_Check(value) || PyList_Check(value) || PyTuple_Check(value) ||
+          PySlice_Check(value) || PyObject_TypeCheck(value, mg_deque_type) || mg_is_partial(value) ||
+          PyObject_TypeCheck(value, mg_namespace_type) || type == &PyDictProxy_Type || type == &PyDictKeys_Type ||
+          type == &PyDictValues_Type || type == &PyDictItems_Type || PyExceptionInstance_Check(value))) {
+        return 0;
+    }
+    PyObject *text = _PyType_Lookup(type, MG_STRING("__repr__"));
+    return text != NULL && Py_IS_TYPE(text, &PyWrapperDescr_Type); /* else its frame is captured */
+}
+
+/* 1 for objects of which C code shows the address although their class has a text of its own. */
+static int
+shows_itself(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    return type == &PyGen_Type || type == &PyCoro_Type || type == &PyAsyncGen_Type || type == &PyCell_Type ||
+           type == &_PyMethodWrapper_Type || PyWeakref_Check(value);
+}
+
+typedef struct {
+    MgCapture *capture;
+    int hashed, found;
+} Parts;
+
+static int
+visit_part(PyObject *part, void *context)
+{
+    Parts *parts = context;
+    parts->found = PyType_Check(part) ? 0 : tells_inside(parts->capture, part, parts->hashed);
+    return parts->found;
+}
+
+/* tells_inside for what a container holds. */
 static int
 holds_inside(MgCapture *capture, PyObject *value, int hashed)
 {
@@ -96,10 +134,18 @@ holds_inside(MgCapture *capture, PyObject *value, int hashed)
             found = found != 0 ? found : tells_inside(capture, item, hashed);
         }
     }
-    else {
+    else if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
         for (Py_ssize_t i = 0; found == 0 && i < Py_SIZE(value); i++) {
             found = tells_inside(capture, PySequence_Fast_ITEMS(value)[i], hashed);
         }
+    }
+    else if (PyExceptionInstance_Check(value)) { /* its traceback would lead to all that there is */
+        found = tells_inside(capture, ((PyBaseExceptionObject *)value)->args, hashed);
+    }
+    else if (Py_TYPE(value)->tp_traverse != NULL) {
+        Parts parts = {capture, hashed, 0};
+        Py_TYPE(value)->tp_traverse(value, visit_part, &parts);
+        found = parts.found;
     }
     MG_STARVE_PAUSE(); /* CPython leaves the object on its list if there is no memory to make that shorter */
     Py_ReprLeave(value);
@@ -114,8 +160,11 @@ static int
 tells_inside(MgCapture *capture, PyObject *value, int hashed)
 {
     PyTypeObject *type = Py_TYPE(value);
-    if (type == &PyTuple_Type || (!hashed && (type == &PyList_Type || type == &PyDict_Type))) {
+    if (type == &PyTuple_Type || (hashed ? PyFrozenSet_Check(value) : shows_parts(value))) {
         return holds_inside(capture, value, hashed);
+    }
+    if (!hashed && shows_itself(value)) {
+        return mg_outside_of(capture, value) == NULL;
     }
     if (mg_is_bound_builtin(value)) { /* the address of what it is bound to */
         return mg_is_twin(PyCFunction_GET_SELF(value)) || mg_outside_of(capture, value) == NULL;

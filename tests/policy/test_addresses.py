@@ -141,7 +141,9 @@ def f(x):
 
 TOLD = [
     "object.__hash__(a)", "a.__hash__()", "super(A, a).__hash__()", "(a, 1).__hash__()", "object.__repr__(a)", "a.__repr__()",
-    "a.__str__()", "a.__format__('')", "hash((a, 1))", "object.__hash__(b)", "object.__repr__(b)", "A.__hash__(a)",
+    "str(frozenset([a]))", "hash(frozenset([a]))", "str({1: {a}})", "repr(functools.partial(len, a))", "repr(a.__init__)", "str(ValueError(a))",
+    "repr(KeyError(1, [a]))", "repr(slice(a, 1))", "repr(collections.deque([a]))", "str(collections.OrderedDict(x=a))", "str({1: a}.values())",
+    "str(types.SimpleNamespace(q=a))", "repr(types.MappingProxyType({1: a}))", "BaseException.__str__(ValueError(a))", "a.__str__()", "a.__format__('')", "hash((a, 1))", "object.__hash__(b)", "object.__repr__(b)", "A.__hash__(a)",
 ]  # fmt: skip
 
 
