@@ -6,7 +6,8 @@ capture repeated after a reset; what is shown is the fastest first call of each 
 --cold       the first capture of a process, each in a process of its own, imports and all
 --memory     the same, and by how much the peak of the process's memory grows, and what of that stays
 --depth      Llama of 4, 8, 16 and 32 layers: the time has to grow linearly
---backend B  another backend for both, such as inductor; --cold shows the share that the front end has, too
+--backend B  another backend for both, such as inductor; --cold shows the share that the front end has, too. "python"
+             is one that returns the forward of the module that it is given, "reads" looks at all metadata first
 --profile    where magneto's time goes, by the file of its sources (needs perf)
 --plot FILE  the warm and the cold times as an SVG
 """
@@ -163,8 +164,26 @@ def make(name: str) -> Case:
     return (model.eval() if isinstance(model, nn.Module) else model), args, kwargs
 
 
-def compiler(which: str, model: Any, backend: str) -> Callable[[], Callable[..., Any]]:
+def python_backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    """A backend that leaves everything as it is."""
+    return module.forward
+
+
+def reading_backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    """A backend that looks at the metadata of all nodes, and at the code."""
+    for node in module.graph.nodes:
+        for _ in node.meta.items():
+            pass
+    assert module.code
+    return module.forward
+
+
+BACKENDS: dict[str, Callable[..., Any]] = {"python": python_backend, "reads": reading_backend}
+
+
+def compiler(which: str, model: Any, backend: Any) -> Callable[[], Callable[..., Any]]:
     """What forgets all captures and compiles the model anew."""
+    backend = BACKENDS.get(backend, backend)
     if which == "magneto":
         import magneto
 
@@ -215,9 +234,10 @@ def _memory(field: str) -> float:
     return float(re.findall(rf"{field}:\s+(\d+)", text)[0]) / 1024
 
 
-def child(name: str, which: str, backend: str) -> None:
+def child(name: str, which: str, backend: Any) -> None:
     """One first capture, in a process of its own: prints seconds, MB by which the peak has grown, and MB that stay."""
     model, args, kwargs = make(name)
+    backend = BACKENDS.get(backend, backend)
     with torch.no_grad():
         model(*args, **kwargs)  # what eager needs is there
         before = _memory("VmRSS")

@@ -4,7 +4,8 @@ A model is called with one shape, then with another: that second call is capture
 that differ. What is shown is the time of that call, less a later call with the same shape, in turns with torch.compile;
 then calls with two more shapes, for which nothing may be captured. Times are processor times of the calling thread.
 
---backend B   "eager" (the default), or "python": a backend that returns the forward of the module that it is given
+--backend B   "eager" (the default), "python" (a backend that returns the forward of the module that it is given), or
+              "reads" (one that looks at all metadata first)
 --calls       what guards cost per call, with static sizes and with symbols
 """
 
@@ -15,7 +16,6 @@ import math
 import platform
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import capture
@@ -39,11 +39,6 @@ def resized(case: capture.Case, batch: int, length: int) -> tuple[tuple[Any, ...
         return torch.randn(batch, *value.shape[1:])
 
     return tuple(map(other, case[1])), {key: other(value) for key, value in case[2].items()}
-
-
-def python_backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-    """A backend that leaves everything as it is."""
-    return module.forward
 
 
 def graphs(which: str, compiled: Any) -> int:
@@ -85,7 +80,7 @@ def symbolic(which: str, case: capture.Case, backend: Any, repeat: int) -> float
 
 def captures(options: argparse.Namespace) -> None:
     """The table of captures."""
-    backend = python_backend if options.backend == "python" else options.backend
+    backend = capture.BACKENDS.get(options.backend, options.backend)
     print(
         f"\ncapture with symbols, backend {options.backend}\n"
         f"{'case':26}{'torch.compile':>16}{'magneto':>12}{'ratio':>8}"

@@ -12,7 +12,7 @@ import pytest
 
 FLOORS = (
     "base", "size", "cpython", "torch", "ir", "capture", "guard", "entry",
-    "record", "world", "policy", "trace", "interp", "api",
+    "fx", "record", "world", "policy", "trace", "interp", "api",
 )  # fmt: skip
 
 UPWARD: set[tuple[str, str]] = set()

@@ -14,6 +14,8 @@
 #include "cpython/opcodes.h"
 #include "cpython/shadow.h"
 #include "entry/directcall.h"
+#include "fx/nodemeta.h"
+#include "fx/writer.h"
 #include "interp/interp.h"
 #include "ir/dimobject.h"
 #include "ir/subgraph.h"
@@ -58,6 +60,23 @@ core_uninterrupted(PyObject *module, PyObject *const *args, Py_ssize_t nargs, Py
         return NULL;
     }
     return mg_hook_uninterrupted(args[0], args + 1, (size_t)nargs - 1, kwnames);
+}
+
+PyDoc_STRVAR(without_collections_doc, "without_collections(func, /, *args, **kwargs)\n--\n\n"
+                                      "Call func; garbage is collected again when it is over.");
+
+static PyObject *
+core_without_collections(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    if (nargs < 1) {
+        PyErr_SetString(PyExc_TypeError, "without_collections() needs a callable");
+        return NULL;
+    }
+    mg_collections_hold();
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)nargs - 1, kwnames);
+    mg_collections_release();
+    return result;
 }
 
 PyDoc_STRVAR(interpret_all_doc, "interpret_all(enable, /)\n--\n\n"
@@ -530,7 +549,36 @@ core_subgraph(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return NULL;
 }
 
+PyDoc_STRVAR(node_meta_doc, "node_meta(items, make, number, /)\n--\n\n"
+                            "Metadata of a node with these items; for those that are UNMADE, `make(number, key)` is "
+                            "called when they are first read.");
+
+static PyObject *
+core_node_meta(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *items, *make;
+    int number;
+    if (!PyArg_ParseTuple(args, "O!Oi", &PyDict_Type, &items, &make, &number)) {
+        return NULL;
+    }
+    return mg_node_meta(items, make, number);
+}
+
+PyDoc_STRVAR(made_doc,
+             "made(meta, /)\n--\n\nThe items of a node's metadata whose values were made already, as a dict.");
+
+PyDoc_STRVAR(graph_state_doc, "graph_state(graph, /)\n--\n\n"
+                              "What decides what a torch.fx.Graph computes; see is_same_state.");
+
+PyDoc_STRVAR(is_same_state_doc, "is_same_state(one, other, /)\n--\n\n"
+                                "Whether a graph was left alone between two calls of graph_state.");
+
 static PyMethodDef core_methods[] = {
+    {"node_meta", core_node_meta, METH_VARARGS, node_meta_doc},
+    {"made", mg_node_meta_made, METH_O, made_doc},
+    {"graph_state", mg_writer_graph_state, METH_O, graph_state_doc},
+    {"is_same_state", mg_writer_is_same_state, METH_VARARGS, is_same_state_doc},
     {"outcome", _PyCFunction_CAST(mg_outcome_make), METH_VARARGS | METH_KEYWORDS, outcome_doc},
     {"refusal", mg_outcome_make_refusal, METH_VARARGS, refusal_doc},
     {"configure", core_configure, METH_VARARGS, configure_doc},
@@ -563,6 +611,8 @@ static PyMethodDef core_methods[] = {
     {"decide", mg_api_decide, METH_VARARGS, mg_api_decide_doc},
     {"float_value", mg_api_float_value, METH_O, mg_api_float_value_doc},
     {"uninterrupted", _PyCFunction_CAST(core_uninterrupted), METH_FASTCALL | METH_KEYWORDS, uninterrupted_doc},
+    {"without_collections", _PyCFunction_CAST(core_without_collections), METH_FASTCALL | METH_KEYWORDS,
+     without_collections_doc},
     {"interpret_all", core_interpret_all, METH_O, interpret_all_doc},
     {"count_opcodes", core_count_opcodes, METH_O, count_opcodes_doc},
     {"opcode_counts", core_opcode_counts, METH_NOARGS, opcode_counts_doc},
@@ -667,7 +717,8 @@ core_exec(PyObject *module)
     if (mg_twin_types_ready() < 0 || mg_dim_object_types_ready() < 0 || mg_varying_types_ready() < 0 ||
         mg_node_types_ready() < 0 || mg_subgraph_types_ready() < 0 || mg_outcome_types_ready() < 0 ||
         mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 || mg_callable_types_ready() < 0 ||
-        mg_symbol_types_ready() < 0 || mg_callback_types_ready() < 0 || mg_wrapper_types_ready() < 0) {
+        mg_symbol_types_ready() < 0 || mg_callback_types_ready() < 0 || mg_wrapper_types_ready() < 0 ||
+        mg_node_meta_types_ready() < 0 || mg_writer_types_ready() < 0) {
         return MG_ERR;
     }
     const struct {
@@ -679,6 +730,8 @@ core_exec(PyObject *module)
         {"Dim", (PyObject *)&MgDimObject_Type},         {"Ref", (PyObject *)&MgRef_Type},
         {"ModuleCall", (PyObject *)&MgModuleCall_Type}, {"Caller", (PyObject *)&MgCaller_Type},
         {"Outcome", (PyObject *)&MgOutcome_Type},       {"Subgraph", (PyObject *)&MgSubgraph_Type},
+        {"NodeMeta", (PyObject *)&MgNodeMeta_Type},     {"UNMADE", &mg_unmade},
+        {"GraphWriter", (PyObject *)&MgWriter_Type},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(items); i++) {
         if (PyModule_AddObjectRef(module, items[i].name, items[i].object) < 0) {

@@ -785,6 +785,28 @@ entry_source(MgEntry *self, PyObject *argument)
     return mg_guard_source_text(&self->guards, (int)number);
 }
 
+/* The texts of the sources of modules that operations were called in, by the numbers that their stacks have. */
+static PyObject *
+entry_modules(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *texts = PyDict_New();
+    for (int i = 0; texts != NULL && i < self->node_count; i++) {
+        PyObject *stack = self->nodes[i].stack;
+        for (Py_ssize_t j = 0; texts != NULL && stack != NULL && j < PyTuple_GET_SIZE(stack); j++) {
+            PyObject *frame = PyTuple_GET_ITEM(stack, j);
+            PyObject *number = PyTuple_GET_SIZE(frame) > 2 ? PyTuple_GET_ITEM(frame, 2) : NULL;
+            int known = number == NULL ? 1 : PyDict_Contains(texts, number);
+            PyObject *text = known != 0 ? NULL : entry_source(self, number);
+            if (known < 0 || (known == 0 && (text == NULL || PyDict_SetItem(texts, number, text) < 0))) {
+                Py_CLEAR(texts);
+            }
+            Py_XDECREF(text);
+        }
+    }
+    return texts;
+}
+
 static PyObject *
 entry_questions(MgEntry *self, PyObject *unused)
 {
@@ -984,6 +1006,8 @@ static PyMethodDef entry_methods[] = {
     {"keep_apart", (PyCFunction)entry_keep_apart, METH_VARARGS,
      "Have it used only if inputs that are written to share storages with those of their own group alone."},
     {"source", (PyCFunction)entry_source, METH_O, "A source as text, by its number."},
+    {"modules", (PyCFunction)entry_modules, METH_NOARGS,
+     "The sources of the modules that operations were called in, as texts by the numbers that their stacks have."},
     {"guards", (PyCFunction)entry_guards, METH_NOARGS, "The guards as a list of texts."},
     {"set_inputs", (PyCFunction)entry_set_inputs, METH_O,
      "Set which of the inputs that it describes the graph takes, and in which order: a list of their nodes."},
@@ -1015,7 +1039,26 @@ entry_operations(MgEntry *self, void *unused)
     return PyLong_FromLong(count == numbers ? 0 : count);
 }
 
+/* Whether sizes or numbers vary that the graph gets. */
+static PyObject *
+entry_has_symbols(MgEntry *self, void *unused)
+{
+    (void)unused;
+    PyObject *guards = mg_guard_sizes(&self->guards), *origins = guards == NULL ? NULL : mg_size_guards_origins(guards);
+    if (guards != NULL && origins == NULL) {
+        return NULL;
+    }
+    int found = origins != NULL && PyList_GET_SIZE(origins) > 0;
+    Py_XDECREF(origins);
+    for (int i = 0; !found && i < self->input_count; i++) {
+        PyObject *value = self->nodes[self->input_nodes[i]].value;
+        found = value != NULL && PyFloat_CheckExact(value);
+    }
+    return PyBool_FromLong(found);
+}
+
 static PyGetSetDef entry_getset[] = {
+    {"has_symbols", (getter)entry_has_symbols, NULL, "Whether sizes or numbers vary that the graph gets.", NULL},
     {"operations", (getter)entry_operations, NULL,
      "How many operations the graph has; none if it computes nothing but numbers.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import logging
 import random
@@ -21,6 +22,9 @@ from torch._guards import (
     tracing,
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental import _config as fx_config
+from torch.fx.graph import CodeGen
+from torch.utils.weak import WeakIdKeyDictionary
 
 from magneto import (
     _control,
@@ -186,8 +190,6 @@ class Compiler:
         return None if alone else ticket
 
     def _compile(self, entry: _core.Entry, session: _session.Session | None) -> Any:
-        from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
         if entry.operations == 0:  # nothing for a backend
             return None
         if (
@@ -196,28 +198,29 @@ class Compiler:
             return None
         ticket = self._ticket(entry)
         if ticket is not None and (found := ticket.find(entry)) is not None:
-            return found
+            return None if found is _shared.REPLAYED else found
         nodes, decided = entry.input_nodes(), len(entry.size_guards())
         symbols = entry.symbols
-        shapes = ShapeEnv(assume_static_by_default=True) if symbols is None else symbols.shape_env
+        shapes = _shapes() if symbols is None else functools.partial(_graph.identity, symbols.shape_env)
         sizes = _graph.varying(entry, shapes, self.function)
         if sizes is not None:
             sizes.choose_inputs()
-        module, inputs, frozen = _graph.build(
+        built = _graph.build(
             entry,
-            FakeTensorMode(shape_env=shapes),
+            lambda: FakeTensorMode(shape_env=shapes()),
             lazy=config.use_lazy_graph_module,
             function=self.function,
             freezing=_is_freezing(self.backend),
             sizes=sizes,
         )
+        module, inputs, frozen = built.module, built.inputs, built.frozen
         constants = (
             symbols is not None or _has_cuda_graphs()
         )  # what is decided by data is not told apart from floats
         if sizes is not None and (sizes.failed or (sizes.floats and constants)):
             return [*sizes.floats] or NotImplemented
         given = [value for position, value in enumerate(inputs) if position not in frozen]
-        if all("example_value" not in node.meta for node in module.graph.nodes):
+        if not built.recipe.has_values():
             return None  # it only changes torch's state: nothing for a backend either
         number = None if session is None else session.id
         if session is not None:
@@ -228,14 +231,10 @@ class Compiler:
         if self.seen is not None:
             self.seen(module)
         # a mode of its own for the backend: the graph's example values may have been changed by its operations
-        context = TracingContext(FakeTensorMode(shape_env=shapes))
+        context = _Context(shapes, functools.partial(_contexts, module.graph, given, sizes))
         context.traced_code.extend(entry.codes or ())
-        for node, tensor in zip(module.graph.nodes, given, strict=False):  # the placeholders come first
-            if isinstance(tensor, torch.Tensor):
-                context.tensor_to_context[tensor] = _shape(tensor, node, sizes)
         floats = {} if sizes is None else sizes.floats
-        for one in floats.values():
-            context.tensor_to_context[one.tensor] = one.context()
+        state = _core.graph_state(module.graph) if built.is_recording else None
         hits = _cache_hits()
         try:
             with (
@@ -247,10 +246,14 @@ class Compiler:
                 torch.compiler._compile_session_context(),
                 tracing(context),
             ):
-                compiled = _debug.wrap(self._chosen(), number)(module, given)
+                try:
+                    compiled = _debug.wrap(self._chosen(), number)(module, given)
+                finally:
+                    context.close()
             if not callable(compiled):
                 raise TypeError(f"a backend must return a callable, and this one returned {compiled!r}")
         except Exception as error:
+            built.let_go()
             if floats:  # it may do with constants
                 return [*floats]
             if not config.suppress_errors:
@@ -262,21 +265,29 @@ class Compiler:
             )  # fmt: skip
             return None
         if sizes is not None and (taken := sizes.taken()):
-            _let_go(context, module)
+            _let_go(context, built)
             return taken
         if sizes is not None and not sizes.settle():
-            _let_go(context, module)
+            _let_go(context, built)
             return NotImplemented
         if _has_views_of_merged_inputs(context, inputs):
-            _let_go(context, module)
+            _let_go(context, built)
             return None
         cached = _cache_hits() > hits
         check, apart = _guard_on_inputs(entry, context, inputs, cached)
-        _let_go(context, module)
-        compiled = _not_lazy(compiled)
+        _let_go(context, built)
+        is_replayed = (
+            check is None
+            and state is not None
+            and (ticket is None or not ticket.maker.by_graph)
+            and _is_own_forward(compiled, module, state)
+        )
+        compiled = _shared.REPLAYED if is_replayed else _not_lazy(compiled)
         if ticket is not None and not frozen and not floats:
             order = None if sizes is None else [nodes.index(node) for node in entry.input_nodes()]
             ticket.keep(compiled, check, order, apart, entry.size_guards()[decided:])
+        if is_replayed:
+            return None
         if frozen:
             compiled, check = _without(compiled, frozen), _same(inputs, frozen, check)
         if sizes is not None and floats:
@@ -356,15 +367,95 @@ def _same(
     return guard
 
 
-def _let_go(context: TracingContext, module: fx.GraphModule) -> None:
+class _Contexts(WeakIdKeyDictionary):
+    """What says which sizes of inputs are symbols, by the inputs: found out when somebody looks for the first time.
+
+    Args:
+        find: returns it for all inputs.
+    """
+
+    def __init__(self, find: Callable[[], Iterator[tuple[torch.Tensor, Any]]]) -> None:
+        self._find: Callable[[], Iterator[tuple[torch.Tensor, Any]]] | None = None
+        super().__init__()
+        self._find = find
+
+    @property
+    def data(self) -> dict[Any, Any]:
+        """Where `WeakIdKeyDictionary` has it all."""
+        find, self._find = self._find, None
+        if find is not None:
+            for tensor, context in find():
+                self[tensor] = context
+        return self._data
+
+    @data.setter
+    def data(self, value: dict[Any, Any]) -> None:
+        self._data = value
+
+    def let_go(self) -> None:
+        """Hold no inputs."""
+        self._find = None
+        self._data.clear()
+
+
+class _Context(TracingContext):
+    """A tracing context with a mode of FakeTensors that is made when it is first asked for.
+
+    Args:
+        shapes: returns the `ShapeEnv` of the mode.
+        find: returns what `tensor_to_context` has.
+    """
+
+    def __init__(
+        self, shapes: Callable[[], Any], find: Callable[[], Iterator[tuple[torch.Tensor, Any]]]
+    ) -> None:
+        self._mode: FakeTensorMode | None = None
+        self._shapes: Callable[[], Any] | None = None
+        super().__init__(None)
+        self._shapes = shapes
+        self.tensor_to_context: _Contexts = _Contexts(find)
+
+    @property
+    def fake_mode(self) -> FakeTensorMode | None:
+        """The mode, which is the backend's alone."""
+        shapes, self._shapes = self._shapes, None
+        if shapes is not None:
+            self._mode = FakeTensorMode(shape_env=shapes())
+        return self._mode
+
+    @fake_mode.setter
+    def fake_mode(self, mode: FakeTensorMode | None) -> None:
+        self._shapes, self._mode = None, mode
+
+    def close(self) -> None:
+        """The backend is done: there is no mode if it had no use for one."""
+        self._shapes = None
+
+
+def _shapes() -> Callable[[], Any]:
+    """Returns a `ShapeEnv`, the same each time."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return functools.cache(functools.partial(ShapeEnv, assume_static_by_default=True))
+
+
+def _contexts(
+    graph: fx.Graph, inputs: list[Any], sizes: Symbols | None
+) -> Iterator[tuple[torch.Tensor, Any]]:
+    """Which sizes of the inputs are symbols."""
+    for node, tensor in zip(graph.nodes, inputs, strict=False):  # the placeholders come first
+        if isinstance(tensor, torch.Tensor):
+            yield tensor, _shape(tensor, node, sizes)
+    for one in () if sizes is None else sizes.floats.values():
+        yield one.tensor, one.context()
+
+
+def _let_go(context: _Context, built: _graph.Built) -> None:
     """Drop the weak references to inputs: programs see them, and `torch.utils.swap_tensors` refuses such tensors."""
-    for node in module.graph.find_nodes(op="placeholder"):
-        argument = node.meta.get("grapharg")
-        if argument is not None:
-            argument.erase()  # as TorchDynamo does
+    built.let_go()
     if config.invalidate_compile_context_weakrefs is False:
         return
-    context.tensor_to_context.clear()
+    context.tensor_to_context.let_go()
     if context.fake_mode is not None:
         describer = context.fake_mode.fake_tensor_converter.meta_converter.describer
         describer.lookup_tensor.clear()
@@ -519,6 +610,25 @@ def _static_shape(tensor: torch.Tensor, source: Any) -> Any:
         return StatefulSymbolicContext(**known)
     inner = {name: _static_shape(part, AttrSource(source, name)) for name, part in _subclasses.parts(tensor)}
     return SubclassSymbolicContext(**known, inner_contexts=inner)
+
+
+def _is_own_forward(compiled: Any, module: fx.GraphModule, state: tuple[Any, ...]) -> bool:
+    """Whether what a backend returned is the module's `forward`, of which no code was made yet, and nobody has edited
+    the graph since it was in this state: then it does what the core's replay does."""
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    codegen: Any = module.graph._codegen
+    return (
+        (compiled is module or getattr(compiled, "__self__", None) is module)
+        and isinstance(module, _LazyGraphModule)
+        and module._needs_recompile()
+        and getattr(module.forward, "__func__", None) is _LazyGraphModule._lazy_forward
+        and (compiled is module or compiled == module.forward)
+        and type(codegen) is CodeGen
+        and codegen._body_transformer is None
+        and not fx_config.enrich_profiler_metadata
+        and _core.is_same_state(state, _core.graph_state(module.graph))
+    )
 
 
 def _not_lazy(compiled: Any) -> Any:

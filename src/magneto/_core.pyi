@@ -49,6 +49,9 @@ def interpret(func: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) ->
 def uninterrupted(func: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Call func; signal handlers and exceptions set by other threads wait until it is over."""
 
+def without_collections(func: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Call func; garbage is collected again when it is over."""
+
 def sizes(
     symbols: list[tuple[int, int | None, int | None]], questions: list[Any], values: list[list[int]], /
 ) -> tuple[list[Any], list[str], list[tuple[int, int]], list[int | None]]:
@@ -169,6 +172,59 @@ class Subgraph:
     def module(self) -> Any:
         """The GraphModule that runs it; its nodes have no metadata."""
 
+class NodeMeta(dict[str, Any]):
+    """The metadata of a node of a `torch.fx.Graph`: a dict whose values are made when they are first read."""
+
+UNMADE: Any
+"""What stands in a `NodeMeta` for a value that was not made yet."""
+
+def node_meta(items: dict[str, Any], make: Callable[[int, str], Any], number: int, /) -> NodeMeta:
+    """Metadata of a node with these items; for those that are `UNMADE`, `make(number, key)` is called when they are
+    first read. It must return the same object each time: copies share it."""
+
+def made(meta: dict[str, Any], /) -> dict[str, Any]:
+    """The items of a node's metadata whose values were made already."""
+
+class GraphWriter:
+    """Writes nodes into a `torch.fx.Graph`.
+
+    Args:
+        graph: the graph.
+        illegal: the names that no node gets.
+        no_kwargs: the keyword arguments of a node without any.
+        check: `torch._check`.
+    """
+
+    def __init__(self, graph: Any, illegal: dict[str, Any], no_kwargs: Any, check: Any) -> None: ...
+    def node(self, op: str, target: Any, type: Any, meta: dict[str, Any], /) -> Any:
+        """A new node without arguments, at the end."""
+
+    def operations(
+        self,
+        items: list[tuple[Any, ...]],
+        start: int,
+        stop: int,
+        nodes: list[Any],
+        names: list[str | None],
+        make: Callable[[int, str], Any],
+        /,
+    ) -> int:
+        """Write what `Entry.describe` says of operations, from one position to another. Returns where it stopped:
+        there, or at an operation with an argument that must become a node first (a subgraph, the message of a check).
+
+        The nodes go to `nodes`, by their numbers, where those of their arguments are; and the names that come of their
+        targets to `names`, by position. `make` makes metadata, given a position and a key.
+        """
+
+    def close(self) -> None:
+        """Tell the graph how many nodes it has."""
+
+def graph_state(graph: Any, /) -> tuple[Any, ...]:
+    """What decides what a `torch.fx.Graph` computes; see `is_same_state`."""
+
+def is_same_state(one: tuple[Any, ...], other: tuple[Any, ...], /) -> bool:
+    """Whether a graph was left alone between two calls of `graph_state`."""
+
 class Outcome:
     """What an operation returns and does, worked out from metadata alone; or, as a refusal, why that is not known. A
     position is that of a tensor among the operation's inputs."""
@@ -207,6 +263,10 @@ class Entry:
     @property
     def operations(self) -> int: ...
     @property
+    def has_symbols(self) -> bool:
+        """Whether sizes or numbers vary that the graph gets."""
+
+    @property
     def symbols(self) -> Any: ...
     @property
     def guard_count(self) -> int: ...
@@ -226,6 +286,9 @@ class Entry:
 
     def guards(self) -> list[str]:
         """The guards as texts."""
+
+    def modules(self) -> dict[int, str]:
+        """The sources of the modules that operations were called in, as texts by the numbers that their stacks have."""
 
     def set_inputs(self, nodes: list[int], /) -> None:
         """Set which of the inputs that it describes the graph takes, and in which order."""

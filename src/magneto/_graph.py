@@ -1,107 +1,74 @@
-"""The recording of an entry as a `torch.fx.GraphModule`, as TorchDynamo would give it."""
+"""The recording of an entry as a `torch.fx.GraphModule`, as TorchDynamo would give it.
+
+The nodes are written by the core (`csrc/fx`), and their metadata is made when it is first read (`_recipe`).
+"""
 
 from __future__ import annotations
 
-import math
+import functools
 import operator
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
-from torch._guards import GuardSource, Source
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._guards import Source
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import _lazy_graph_module
+from torch.fx.graph import _illegal_names
+from torch.fx.immutable_collections import immutable_dict
 
-from magneto import _core, _propagate, _stack, _subgraphs
+from magneto import _core, _subgraphs
 from magneto._advice import named
-from magneto._subgraphs import argument
+from magneto._recipe import (
+    ARGS,
+    FLOATS,
+    INDEX,
+    KWARGS,
+    MODULE,
+    STACK,
+    TARGET,
+    VALUE,
+    InputSource,
+    Recipe,
+)
 
 if TYPE_CHECKING:
-    from magneto._symints import Float, Symbols
+    from magneto._symints import Symbols
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_NO_KWARGS: dict[str, Any] = immutable_dict()
 
 
-class InputSource(Source):
-    """Where a graph's input comes from, as text such as `L['self']._parameters['weight']`."""
+class Built(NamedTuple):
+    """The graph of an entry."""
 
-    def __init__(self, text: str, index: int) -> None:
-        self.text = text
-        self.index = index
+    module: fx.GraphModule
+    inputs: list[Any]
+    """What the inputs stood for when it was captured."""
+    frozen: list[int]
+    """The positions of those that the graph holds."""
+    recipe: Recipe
+    """What makes the metadata of its nodes."""
+    is_recording: bool
+    """Whether it is the recording and nothing else, so that the core's replay of that computes the same."""
 
-    @property
-    def name(self) -> str:
-        """The text."""
-        return self.text
-
-    @property
-    def guard_source(self) -> GuardSource:
-        """All inputs are guarded alike."""
-        return GuardSource.LOCAL
-
-    @property
-    def _name_template(self) -> str:
-        return self.text
-
-    def __reduce__(self) -> Any:
-        return InputSource, (self.text, self.index)  # inductor's cache keeps it
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, InputSource) and (other.text, other.index) == (self.text, self.index)
-
-    def __hash__(self) -> int:
-        return hash((self.text, self.index))
-
-    def __repr__(self) -> str:
-        return f"InputSource({self.text!r})"
+    def let_go(self) -> None:
+        """Hold the inputs no more. What says which they were is taken out of the metadata, as TorchDynamo does."""
+        self.recipe.let_go()
+        for node in self.module.graph.find_nodes(op="placeholder", sort=False):
+            if "grapharg" in node.meta:
+                del node.meta["grapharg"]
 
 
-def _fake(meta: _core.Meta, mode: FakeTensorMode, symbols: Symbols | None = None) -> FakeTensor:
-    """A FakeTensor with this metadata."""
-    if meta.flags & _core.META_WRAPPER:
-        return meta.fake  # type: ignore[return-value]
-    sizes, strides = (meta.sizes, meta.strides) if symbols is None else symbols.shape(meta)
-    if meta.flags & (_core.META_CONJUGATE | _core.META_NEGATIVE):
-        return _core.uninterrupted(_propagate.make_fake, meta, mode, sizes, strides)  # type: ignore[return-value]
-    elem = torch.empty_strided(sizes, strides, dtype=meta.dtype, device="meta")
-    if meta.flags & _core.META_REQUIRES_GRAD:
-        elem.requires_grad_(True)
-    fake = FakeTensor(mode, elem, meta.device)
-    if meta.flags & _core.META_PARAMETER:
-        fake._is_param = True
-    return fake
-
-
-def _shared(meta: _core.Meta, mode: FakeTensorMode, symbols: Symbols) -> FakeTensor:
-    """The FakeTensor of all results with this metadata: one with symbols in it takes long to make."""
-    found = symbols.fakes.get(meta)
-    if found is None:
-        found = symbols.fakes[meta] = _fake(meta, mode, symbols)
-    return found
-
-
-def _example(value: Any, mode: FakeTensorMode, symbols: Symbols | None = None) -> Any:
-    if type(value) is _core.Meta:
-        if value.fake is not None:
-            return value.fake
-        return _fake(value, mode) if symbols is None else _shared(value, mode, symbols)
-    if type(value) is _core.Dim:
-        return value.value if symbols is None else symbols.value(value)
-    if type(value) is list:
-        return [_example(item, mode, symbols) for item in value]
-    if isinstance(value, tuple) and type(value) is not torch.Size:
-        items = [_example(item, mode, symbols) for item in value]
-        if type(value) is tuple:
-            return tuple(items)
-        return type(value)._make(items) if hasattr(value, "_make") else type(value)(items)
-    return None if type(value) is _core.Ref else value
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9]+")
+_HELD = re.compile(r"\.(?:_parameters|_buffers)\['([^']*)'\]$")
 
 
 def placeholder_name(text: str, known: set[str]) -> str:
     """The name of the input at a source, such as `L_self_modules_lin_parameters_weight_`."""
-    name = re.sub(r"[^a-zA-Z0-9]+", "_", text)
+    name = _ILLEGAL.sub("_", text)
     if name in known:
         number = 0
         while f"{name}_{number}" in known:
@@ -111,15 +78,12 @@ def placeholder_name(text: str, known: set[str]) -> str:
     return name
 
 
-_PARAM = re.compile(r"(?:\._modules\['([^']*)'\])")
-
-
 def original_name(text: str) -> str | None:
     """The name in the state_dict of the parameter or buffer at a source, or None if it is neither."""
-    match = re.search(r"\.(?:_parameters|_buffers)\['([^']*)'\]$", text)
+    match = _HELD.search(text)
     if match is None or not text.startswith("L['"):
         return None
-    return ".".join([*_PARAM.findall(text[: match.start()]), match[1]])
+    return ".".join([*MODULE.findall(text[: match.start()]), match[1]])
 
 
 def _marks(tensor: Any, static: bool) -> dict[str, Any]:
@@ -143,40 +107,9 @@ def _attribute(root: torch.nn.Module, graph: fx.Graph, node: fx.Node, tensor: to
     return held
 
 
-_FLOATS: dict[Any, Any] = {
-    float: torch.sym_float,
-    **{
-        getattr(math, name): getattr(torch, f"_sym_{name}")
-        for name in ("sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "log2")
-    },
-}
-"""Functions that return floats, and those that stand for them in graphs."""
-
-
-_KNOWN = frozenset((*_FLOATS.values(), torch.sym_min, torch.sym_max))
-
-
-def _number(symbols: Symbols, target: Any, args: Any, value: Any) -> Any:
-    """The example value of a number that is computed from others; `value` if torch has no symbol for it."""
-    values = [arg.meta["example_value"] if isinstance(arg, fx.Node) else arg for arg in args]
-    if target in _KNOWN or getattr(target, "__module__", None) == "_operator":
-        try:
-            return target(*values)
-        except Exception:  # torch has no powers of negative floats
-            symbols.failed = True
-    return value
-
-
-def has_symbols(entry: _core.Entry) -> bool:
-    """Whether sizes or numbers vary that the graph gets."""
-    return bool(entry.size_origins()) or any(
-        item[1] == "placeholder" and type(item[5]) is float for item in entry.describe()[0]
-    )
-
-
-def varying(entry: _core.Entry, env: Any, function: Any) -> Symbols | None:
-    """The symbols of an entry in a `ShapeEnv`; None if nothing varies."""
-    if not has_symbols(entry):
+def varying(entry: _core.Entry, env: Callable[[], Any], function: Any) -> Symbols | None:
+    """The symbols of an entry in the `ShapeEnv` that a function returns; None if nothing varies."""
+    if not entry.has_symbols:
         return None
     from magneto._symints import Symbols
 
@@ -187,26 +120,7 @@ def varying(entry: _core.Entry, env: Any, function: Any) -> Symbols | None:
     def source(text: str, root: Any) -> Source:
         return InputSource(named(text, root, function), positions.get(text, -1))
 
-    return Symbols(entry, env, source)
-
-
-def _number_input(
-    graph: fx.Graph, symbols: Symbols | None, value: Any, text: str, names: set[str]
-) -> fx.Node:
-    """The placeholder of an int or float."""
-    kind, name, example = type(value), placeholder_name(text, names), value
-    source: Source = InputSource(text, -1)
-    if type(value) is _core.Dim and symbols is not None:
-        number = int(value.tree[1:])
-        kind, example, source = torch.SymInt, symbols.value(value), symbols.sources[number]
-        if symbols.is_size(number):
-            names.discard(name)
-            name = placeholder_name(symbols.name(number), names)
-    node = graph.create_node("placeholder", name, type_expr=kind)
-    node.meta["example_value"] = example
-    node.meta["grapharg"] = _number_argument(source, example)
-    node._dynamo_source = source
-    return node
+    return Symbols(entry, env(), source)
 
 
 def references(value: Any) -> Iterator[int]:
@@ -223,169 +137,244 @@ def references(value: Any) -> Iterator[int]:
             yield from references(item)
 
 
-def _float_input(graph: fx.Graph, one: Float, mode: FakeTensorMode, text: str, names: set[str]) -> fx.Node:
-    """The placeholder of a float: it is given as a tensor, whose item is the number."""
-    from torch._dynamo.variables.builder import GraphArg
+class _Inputs:
+    """Writes the placeholders of a graph."""
 
-    node = graph.create_node("placeholder", placeholder_name(text, names), type_expr=torch.Tensor)
-    fake = node.meta["example_value"] = one.fake(mode)
-    node.meta["grapharg"] = GraphArg(one.source, one.tensor, True, fake, False, one.tensor)
-    node._dynamo_source = one.source
-    return node
+    def __init__(self, writer: _core.GraphWriter, recipe: Recipe, function: Any) -> None:
+        self.writer = writer
+        self.recipe = recipe
+        self.function = function
+        self.names: set[str] = set()
+        self.originals: dict[str, str] = {}
+        """Names of placeholders, as far as they come of sources, and those in the state_dict."""
+        self.sources: dict[str, Source] = {}
+        """Of parameters and buffers, by their names in the state_dict."""
 
+    def tensor(self, position: int, given: Any) -> tuple[fx.Node, dict[str, Any]]:
+        """The placeholder of a tensor, and its marks."""
+        _, _, _, _, _, value, _, text, _, origin, _, in_module = self._take(position)
+        text = named(text, origin, self.function)
+        kind = torch.nn.Parameter if value.flags & _core.META_PARAMETER else torch.Tensor
+        wrapper = type(value.fake) if value.flags & _core.META_WRAPPER else None
+        source = InputSource(text, position)
+        marks = _marks(given, bool(in_module) or kind is torch.nn.Parameter)
+        self.recipe.sources.append(source)
+        meta = {
+            "stack_trace": _core.UNMADE,
+            "example_value": _core.UNMADE,
+            "tensor_dict": marks,
+            "grapharg": _core.UNMADE,
+        }
+        node = self._write(placeholder_name(text, self.names), wrapper or kind, source, meta, position)
+        original = original_name(text)
+        if original is not None:
+            self.originals[_ILLEGAL.sub("_", text)] = original
+            self.sources[original] = source
+        return node, marks
 
-def _read_floats(
-    graph: fx.Graph, sizes: Symbols, arguments: Any, nodes: dict[int, fx.Node], tensors: dict[int, fx.Node]
-) -> None:
-    """Take the floats out of their tensors before they are used for the first time."""
-    for index in references(arguments):
-        if index in tensors and index not in nodes:
-            node = nodes[index] = graph.call_method("item", (tensors[index],))
-            node.meta["example_value"] = sizes.floats[index].number
-            node.meta["stack_trace"] = tensors[index].meta["stack_trace"]
+    def number(self, position: int) -> fx.Node:
+        """The placeholder of an int or float."""
+        recipe = self.recipe
+        index, _, _, _, _, value, _, text, _, origin, _, _ = self._take(position)
+        text = named(text, origin, self.function)
+        kind, name = type(value), placeholder_name(text, self.names)
+        source: Source = InputSource(text, -1)
+        if (one := recipe.float_of(index)) is not None:
+            kind, source = torch.Tensor, one.source  # its item is the number
+        elif type(value) is _core.Dim and recipe.symbols is not None:
+            number = int(value.tree[1:])
+            kind, source = torch.SymInt, recipe.symbols.sources[number]
+            if recipe.symbols.is_size(number):
+                self.names.discard(name)
+                name = placeholder_name(recipe.symbols.name(number), self.names)
+        recipe.sources.append(source)
+        meta = dict.fromkeys(("example_value", "grapharg", "stack_trace"), _core.UNMADE)
+        return self._write(name, kind, source, meta, position)
+
+    def _take(self, position: int) -> tuple[Any, ...]:
+        """How an input is described; the recipe does not keep what its source starts from."""
+        item = self.recipe.items[position]
+        self.recipe.items[position] = item[: STACK + 1]
+        return item
+
+    def _write(self, name: str, kind: Any, source: Source, meta: dict[str, Any], position: int) -> fx.Node:
+        node = self.writer.node("placeholder", name, kind, _core.node_meta(meta, self.recipe, position))
+        object.__setattr__(node, "_dynamo_source", source)
+        return node  # type: ignore[no-any-return]
 
 
 def build(
     entry: _core.Entry,
-    mode: FakeTensorMode,
+    mode: FakeTensorMode | Callable[[], FakeTensorMode],
     *,
     lazy: bool = False,
     function: Any = None,
     freezing: bool = False,
     sizes: Symbols | None = None,
-) -> tuple[fx.GraphModule, list[Any], list[int]]:
-    """The graph of an entry, the tensors that its inputs stood for when it was captured, and which the graph holds.
+) -> Built:
+    """The graph of an entry.
 
-    `function` is what was captured: it tells names of variables. The graph holds, as attributes of its module in place
-    of placeholders, the inputs whose address is marked as guarded, and with `freezing` all whose address stays. `sizes`
-    are its symbols, if they are in the `ShapeEnv` of `mode` already.
+    `mode` is the mode of its FakeTensors, or returns it when the first of them is made. `function` is what was
+    captured: it tells names of variables. The graph holds, as attributes of its module in place of placeholders, the
+    inputs whose address is marked as guarded, and with `freezing` all whose address stays. `sizes` are its symbols, if
+    they are in the `ShapeEnv` of `mode` already.
     """
     symbols = entry.symbols
     if symbols is not None:
         mode = symbols.mode
-    if sizes is None and has_symbols(entry):
-        if mode.shape_env is None:
+    make_mode = functools.partial(identity, mode) if isinstance(mode, FakeTensorMode) else mode
+    if sizes is None and entry.has_symbols:
+        env = make_mode().shape_env
+        if env is None:
             from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-            mode = FakeTensorMode(shape_env=ShapeEnv())
-        sizes = varying(entry, mode.shape_env, function)
+            env = ShapeEnv()
+            make_mode = functools.partial(identity, FakeTensorMode(shape_env=env))
+        sizes = varying(entry, functools.partial(identity, env), function)
+    return _core.without_collections(_build, entry, make_mode, lazy, function, freezing, sizes)
+
+
+def identity(value: Any) -> Any:
+    """The value: as a partial, a function that returns it."""
+    return value
+
+
+def _build(
+    entry: _core.Entry,
+    mode: Callable[[], FakeTensorMode],
+    lazy: bool,
+    function: Any,
+    freezing: bool,
+    sizes: Symbols | None,
+) -> Built:
     described, outputs, inputs = entry.describe()
-    root = torch.nn.Module()
-    graph = fx.Graph()
-    nodes: dict[int, fx.Node] = {}
-    tensors: dict[int, fx.Node] = {}
-    texts = _stack.Formatter()
-    names: set[str] = set()
-    originals: dict[str, str] = {}
-    sources: dict[str, Source] = {}
-    placeholders = [item for item in described if item[1] == "placeholder"]
-    first_use: dict[int, str] = {}
-    for item in described:
-        if item[1] != "placeholder":
-            _first_uses((item[3], item[4]), item[6], first_use, texts)
+    root, graph = torch.nn.Module(), fx.Graph()
+    writer = _core.GraphWriter(graph, _illegal_names, _NO_KWARGS, torch._check)
+    recipe = Recipe(described, entry.modules(), mode, sizes, inputs)
+    makers = _Inputs(writer, recipe, function)
+    nodes: list[Any] = [None] * (1 + max((item[INDEX] for item in described), default=0))
     frozen: list[int] = []
-    for position, (index, _, _, _, _, value, _, text, _, origin, _, in_module) in enumerate(placeholders):
-        text = named(text, origin, function)
-        if sizes is not None and index in sizes.floats:
-            node = tensors[index] = _float_input(graph, sizes.floats[index], mode, text, names)
-            node.meta["stack_trace"] = first_use.get(index, "")
-            inputs[position] = sizes.floats[index].tensor
-            continue
+    for position, given in enumerate(inputs):
+        index, value = described[position][INDEX], described[position][VALUE]
         if type(value) is not _core.Meta:
-            nodes[index] = node = _number_input(graph, sizes, value, text, names)
-            node.meta["stack_trace"] = first_use.get(index, "")
-            inputs[position] = node.meta["example_value"]
+            nodes[index] = makers.number(position)
+            one = recipe.float_of(index)
+            inputs[position] = nodes[index].meta["example_value"] if one is None else one.tensor
             continue
-        name = placeholder_name(text, names)
-        kind = torch.nn.Parameter if value.flags & _core.META_PARAMETER else torch.Tensor
-        wrapper = type(value.fake) if value.flags & _core.META_WRAPPER else None
-        node = graph.create_node("placeholder", name, type_expr=wrapper or kind)
-        source = InputSource(text, position)
-        original = original_name(text)
-        node.meta["stack_trace"] = first_use.get(index, "")
-        node.meta["example_value"] = _fake(value, mode, sizes)
-        marks = _marks(inputs[position], bool(in_module) or kind is torch.nn.Parameter)
-        node.meta["tensor_dict"] = marks
-        node.meta["grapharg"] = _graph_argument(source, inputs[position], node.meta["example_value"])
-        node._dynamo_source = source
-        if original is not None:
-            originals[re.sub(r"[^a-zA-Z0-9]+", "_", text)] = original
-            sources[original] = source
-        if (freezing and "_dynamo_static_input_type" in marks) or (
-            marks.get("_dynamo_static_input_type") == "guarded"
-        ):
+        nodes[index], marks = makers.tensor(position, given)
+        kind = marks.get("_dynamo_static_input_type")
+        if kind is not None and (freezing or kind == "guarded"):
             marks["_dynamo_static_input_type"] = "guarded"  # which tensor it is: see magneto/_backends.py
             frozen.append(position)
-            sources[str(node.target)] = source
-        nodes[index] = node
+            makers.sources[str(nodes[index].target)] = recipe.sources[position]
+    writer.close()
     for position in frozen:  # behind the placeholders
-        index = placeholders[position][0]
+        index = described[position][INDEX]
         nodes[index] = _attribute(root, graph, nodes[index], inputs[position])
+    operations = _Operations(root, graph, writer, recipe, nodes, entry)
+    operations.write(len(inputs))
+    graph.output(tuple([nodes[index] for index in outputs]))
+    if any(item[TARGET] is torch._C._set_grad_enabled for item in described):
+        _erase_empty_switches(graph)
+    if entry.symbols is not None:
+        _add_checks(root, graph, entry.symbols.shape_env)
+    result = _module_class(lazy)(root, graph)
+    result.meta["dynamo_flat_name_to_original_fqn"] = makers.originals
+    result._param_name_to_source = makers.sources  # type: ignore[assignment]
+    has_floats = sizes is not None and bool(sizes.floats)
+    is_recording = not frozen and not operations.others and entry.symbols is None and not has_floats
+    return Built(result, inputs, frozen, recipe, is_recording)
 
-    def describe(node: fx.Node, item: Any, outer: fx.Node | None) -> None:
+
+class _Operations:
+    """Writes the nodes that come behind the inputs."""
+
+    def __init__(
+        self,
+        root: torch.nn.Module,
+        graph: fx.Graph,
+        writer: _core.GraphWriter,
+        recipe: Recipe,
+        nodes: list[Any],
+        entry: _core.Entry,
+    ) -> None:
+        self.root = root
+        self.graph = graph
+        self.writer = writer
+        self.recipe = recipe
+        self.nodes = nodes
+        self.entry = entry
+        self.others = False
+        """Whether there are nodes that the recording does not have."""
+        floats = {} if recipe.symbols is None else recipe.symbols.floats
+        self.tensors = {index: nodes[index] for index in floats}
+        """Of floats that were not read yet."""
+
+    def write(self, start: int) -> None:
+        """Write all, from a position on; what is not in the recording is written between them."""
+        recipe, items = self.recipe, self.recipe.items
+        if recipe.symbols is not None:
+            self._name_functions(start)
+        position = start
+        while position < len(items):
+            stop = self._next_read(position) if self.tensors else len(items)
+            position = self.writer.operations(items, position, stop, self.nodes, recipe.names, recipe)
+            self.writer.close()
+            if position < len(items):
+                item = items[position]
+                items[position] = (*item[:ARGS], self._write_others(item), *item[ARGS + 1 :])
+        if recipe.symbols is not None:
+            for position in range(start, len(items)):
+                if type(items[position][VALUE]) is float:
+                    recipe(position, "example_value")  # torch may be unable to compute it
+
+    def _name_functions(self, start: int) -> None:
+        """Have functions of torch's stand for those that return floats."""
+        items = self.recipe.items
+        for position in range(start, len(items)):
+            item = items[position]
+            if type(item[VALUE]) in (float, _core.Dim) and item[TARGET] in FLOATS:
+                items[position] = (*item[:TARGET], FLOATS[item[TARGET]], *item[TARGET + 1 :])
+
+    def _next_read(self, start: int) -> int:
+        """The position of the next operation that uses a float which was not read yet."""
+        items = self.recipe.items
+        for position in range(start, len(items)):
+            item = items[position]
+            if not self.tensors.keys().isdisjoint(references((item[ARGS], item[KWARGS]))):
+                return position
+        return len(items)
+
+    def _write_others(self, item: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Write what comes before an operation, and is not in the recording. The arguments of the operation, then."""
+        args, self.others = item[ARGS], True
+        if item[TARGET] is torch._check and len(args) == 2:  # a function that makes the message
+            name = f"_check_message_{item[INDEX]}"
+            setattr(self.root, name, args[1])
+            args = (args[0], self.graph.get_attr(name))
+        for index in references((args, item[KWARGS])) if self.tensors else ():
+            if index in self.tensors:
+                self._read_float(index)
+        if any(type(arg) is _core.Subgraph for arg in args):
+            known = {index: node for index, node in enumerate(self.nodes) if node is not None}
+            args = _subgraphs.attach(self.root, self.graph, args, known, self._describe)
+        return args  # type: ignore[no-any-return]
+
+    def _read_float(self, index: int) -> None:
+        """Take a float out of its tensor, before it is used for the first time."""
+        tensor = self.tensors.pop(index)
+        self.nodes[index] = node = self.graph.call_method("item", (tensor,))
+        node.meta["example_value"] = self.recipe.float_of(index).number  # type: ignore[union-attr]
+        node.meta["stack_trace"] = tensor.meta["stack_trace"]
+
+    def _describe(self, node: fx.Node, item: Any, outer: fx.Node | None) -> None:
         """The metadata of a node of a subgraph: an input that is like the node `outer`, or an operation."""
         if outer is not None:
             node.meta.update(outer.meta)
             node.type = outer.type
             return
-        target, value, stack, bindings = item[2], item[5], item[6], item[10]
-        if value is not None:
-            is_number = type(value) in (float, _core.Dim) and node.op != "placeholder"
-            node.meta["example_value"] = (
-                _number(sizes, target, node.args, value)
-                if is_number and sizes is not None
-                else _example(value, mode, sizes)
-            )
-        if node.op != "placeholder":
-            modules = _module_stack(entry, stack)
-            if modules:
-                node.meta["nn_module_stack"] = modules
-            node.meta["source_fn_stack"] = [(node.name, _source_function(target, modules))]
-            node.meta["stack_trace"] = texts.format(stack)
-        if bindings is not None:
-            node.meta["unbacked_bindings"] = bindings
-
-    for index, kind, target, args, kwargs, value, stack, _, hint, _, bindings, _ in described:
-        if kind == "placeholder":
-            continue
-        if target is torch._check and len(args) == 2:  # a function that makes the message
-            name = f"_check_message_{index}"
-            setattr(root, name, args[1])
-            args = (args[0], graph.get_attr(name))
-        if tensors and sizes is not None:
-            _read_floats(graph, sizes, (args, kwargs), nodes, tensors)
-        if any(type(arg) is _core.Subgraph for arg in args):
-            args = _subgraphs.attach(root, graph, args, nodes, describe)
-        is_number = sizes is not None and type(value) in (float, _core.Dim)
-        target = _FLOATS.get(target, target) if is_number else target
-        node = graph.create_node(
-            kind, target, argument(args, nodes), argument(kwargs, nodes) if kwargs else None
-        )
-        meta = node.meta
-        modules = _module_stack(entry, stack)
-        if modules:
-            meta["nn_module_stack"] = modules
-        meta["source_fn_stack"] = [(node.name, _source_function(target, modules))]
-        meta["stack_trace"] = texts.format(stack)
-        if value is not None:
-            meta["example_value"] = (
-                _number(sizes, target, node.args, value)
-                if is_number and sizes is not None
-                else _example(value, mode, sizes)
-            )
-        if bindings is not None:
-            meta["unbacked_bindings"] = bindings
-        if hint is not None:
-            node._rename(hint)
-        nodes[index] = node
-    graph.output(tuple([nodes[index] for index in outputs]))
-    _erase_empty_switches(graph)
-    if symbols is not None:
-        _add_checks(root, graph, symbols.shape_env)
-    result = _module_class(lazy)(root, graph)
-    result.meta["dynamo_flat_name_to_original_fqn"] = originals
-    result._param_name_to_source = sources  # type: ignore[assignment]
-    return result, inputs, frozen
+        args = [arg.meta.get("example_value") if isinstance(arg, fx.Node) else arg for arg in node.args]
+        node.meta.update(self.recipe.inner(item, node.op, node.name, args, self.entry.source))
 
 
 def _module_class(lazy: bool) -> type[fx.GraphModule]:
@@ -393,22 +382,6 @@ def _module_class(lazy: bool) -> type[fx.GraphModule]:
     if lazy and not _lazy_graph_module._force_skip_lazy_graph_module_flag:
         return _lazy_graph_module._LazyGraphModule
     return fx.GraphModule
-
-
-def _graph_argument(source: Source, example: Any, fake: Any) -> Any:
-    """What TorchDynamo notes about an input."""
-    from torch._dynamo.variables.builder import GraphArg  # FakeTensorMode has imported it long since
-
-    if example is None:  # the tensor that the capture saw is gone
-        return GraphArg(source, fake, False, fake, example_strong_ref=fake)
-    return GraphArg(source, example, False, fake)
-
-
-def _number_argument(source: Source, example: Any) -> Any:
-    """The same for a number."""
-    from torch._dynamo.variables.builder import GraphArg
-
-    return GraphArg(source, example, False, None, False)
 
 
 def _erase_empty_switches(graph: fx.Graph) -> None:
@@ -449,40 +422,3 @@ def _is_number(argument: Any) -> bool:
     if isinstance(argument, fx.Node):
         return isinstance(argument.meta.get("example_value"), _SYMBOLS)
     return isinstance(argument, (int, float, bool))
-
-
-_Modules = dict[str, tuple[str, type]]
-
-
-def _module_stack(entry: _core.Entry, stack: _stack.Stack | None) -> _Modules:
-    """The modules within which an operation was called, outermost first."""
-    found: _Modules = {}
-    for item in stack or ():
-        if len(item) > 2:
-            text = entry.source(item[2])
-            found[text] = (_PARAM.sub(r".\1", text), item[3])
-    return found
-
-
-def _source_function(target: Any, modules: _Modules) -> Any:
-    """What the user called: the operation itself, or the module of torch.nn that it is part of."""
-    if modules:
-        cls = next(reversed(modules.values()))[1]
-        if cls.__module__.startswith("torch.nn."):
-            return cls
-    return target
-
-
-def _first_uses(value: Any, stack: Any, found: dict[int, str], texts: _stack.Formatter) -> None:
-    kind = type(value)
-    if kind is _core.Ref:
-        if value.index not in found:
-            found[value.index] = texts.format(stack)
-    elif kind is dict:
-        for item in value.values():
-            _first_uses(item, stack, found, texts)
-    elif kind is slice:
-        _first_uses((value.start, value.stop, value.step), stack, found, texts)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            _first_uses(item, stack, found, texts)

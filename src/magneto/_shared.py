@@ -33,6 +33,9 @@ SHARED = frozenset(("aot_eager", "aot_eager_decomp_partition"))
 
 REPLAY = "the core's own replay"
 
+REPLAYED: Any = object()
+"""In place of what a backend made: it left the graph as it is, and the core replays the recording."""
+
 _SETTINGS = ("torch._inductor.config", "torch._functorch.config", "torch._dynamo.config")
 
 _FLAGS: list[Callable[[], Any]] = [
@@ -199,6 +202,7 @@ class Made:
         self.users: weakref.WeakSet[Any] = weakref.WeakSet((ticket.user,))
         self.key = b""
         self.compiled: Callable[[], Any] | None = None
+        self.is_replayed = False
         self.check: Any = None
         self.order: list[int] | None = None
         """Which of the inputs the graph takes, if not all in their order."""
@@ -210,6 +214,8 @@ class Made:
     @property
     def is_alive(self) -> bool:
         """Whether somebody has it still; of a graph that only was seen, always."""
+        if self.is_replayed:
+            return len(self.users) > 0
         return self.compiled is None or self.compiled() is not None
 
     def is_of(self, ticket: Ticket) -> bool:
@@ -226,7 +232,7 @@ class Made:
 
     def give(self, entry: _core.Entry) -> Any:
         """The same for another entry, as `Compiler` returns it; None if it does not fit the sizes of its call."""
-        compiled = None if self.compiled is None else self.compiled()
+        compiled = REPLAYED if self.is_replayed else None if self.compiled is None else self.compiled()
         if compiled is None:
             return None
         hints = _Hints(entry)
@@ -364,8 +370,10 @@ class Ticket:
             return
         made, by_graph = Made(self), self.maker.by_graph and self.is_own
         made.key, made.check, made.order, made.apart, made.decisions = rows[0], check, order, apart, decisions
+        made.is_replayed = compiled is REPLAYED
         try:
-            made.compiled = weakref.ref(compiled, _Forget(made) if by_graph else None)
+            if not made.is_replayed:
+                made.compiled = weakref.ref(compiled, _Forget(made) if by_graph else None)
         except TypeError:
             return
         self._add(made)

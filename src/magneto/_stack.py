@@ -150,16 +150,29 @@ class Formatter:
     """Texts of stacks; frames that occur again are formatted once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], str] = {}
+        self._frames: dict[tuple[CodeType, int], str] = {}
+        self._libraries: dict[CodeType, bool] = {}
+        self._stacks: dict[Stack, str] = {}
 
     def format(self, stack: Stack | None) -> str:
         """As in a traceback, innermost last."""
-        pairs = [pair for pair in stack or () if not is_library(pair[0])] or list(stack or ())
-        parts = []
-        for pair in pairs:
-            text = self._known.get(pair)
-            if text is None:
-                text = "".join(traceback.StackSummary.from_list([summary(*pair[:2])]).format())
-                self._known[pair] = text
-            parts.append(text)
-        return "".join(parts)
+        if not stack:
+            return ""
+        text = self._stacks.get(stack)
+        if text is None:
+            own = [frame for frame in stack if not self._is_library(frame[0])] or stack
+            text = self._stacks[stack] = "".join([self._format(frame[0], frame[1]) for frame in own])
+        return text
+
+    def _is_library(self, code: CodeType) -> bool:
+        found = self._libraries.get(code)
+        if found is None:
+            found = self._libraries[code] = is_library(code)
+        return found
+
+    def _format(self, code: CodeType, offset: int) -> str:
+        text = self._frames.get((code, offset))
+        if text is None:
+            text = "".join(traceback.StackSummary.from_list([summary(code, offset)]).format())
+            self._frames[code, offset] = text
+        return text

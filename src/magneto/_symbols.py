@@ -26,8 +26,8 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils._sympy.printers import PythonPrinter
 
 from magneto import _core, _locks, _propagate, _sizes, _subclasses
-from magneto._graph import InputSource
 from magneto._propagate import quiet
+from magneto._recipe import InputSource
 
 _MEMOS = ("nonzero_memo", "item_memo", "unique_memo", "unique_consecutive_memo")
 
@@ -330,8 +330,7 @@ class Session:
             return None
         from magneto import _graph
 
-        module, _, _ = _graph.build(entry, self.mode)
-        return module.forward
+        return _graph.build(entry, self.mode).module.forward
 
 
 def _check_squeezed(values: dict[int, Any], input: Any, dim: Any = None, **_: Any) -> None:

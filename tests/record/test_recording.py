@@ -477,7 +477,7 @@ def test_an_unused_question_makes_no_input() -> None:
 
 def test_sources_of_inputs_can_be_pickled() -> None:
     """Inductor's cache keeps them beside the compiled graph."""
-    from magneto._graph import InputSource
+    from magneto._recipe import InputSource
 
     source = InputSource("L['x']", 2)
     copy = pickle.loads(pickle.dumps(source))

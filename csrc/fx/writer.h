@@ -1,0 +1,16 @@
+/* Writes nodes into a torch.fx.Graph, as Graph.create_node does, without its price. */
+#ifndef MG_WRITER_H
+#define MG_WRITER_H
+
+#include "base/magneto.h"
+
+extern PyTypeObject MgWriter_Type;
+
+/* _core.graph_state(graph): all that decides what the graph computes, as a tuple: nodes in their order, with targets and
+ * arguments. A later one is made of the same objects if nobody has edited the graph: _core.is_same_state(one, other). */
+PyObject *mg_writer_graph_state(PyObject *module, PyObject *graph);
+PyObject *mg_writer_is_same_state(PyObject *module, PyObject *args);
+
+int mg_writer_types_ready(void); /* MG_OK or MG_ERR */
+
+#endif
