@@ -11,6 +11,7 @@
  * falls into them: so a capture that stops within a subgraph is made again up to the call of the operator. */
 #include "record/subgraph.h"
 
+#include "capture/outside.h"
 #include "capture/writes.h"
 #include "ir/alias.h"
 #include "ir/dimobject.h"
@@ -561,6 +562,39 @@ merge_subgraphs(MgSubgraph *first, MgSubgraph *second, PyObject *given, PyObject
     return result;
 }
 
+/* owns(subgraph, tensor): whether the open subgraph has made a tensor. */
+static PyObject *
+owns_tensor(MgCapture *capture, const MgSubgraph *subgraph, PyObject *value)
+{
+    int node = mg_is_twin(value) ? mg_twin_node(value) : -1;
+    return PyBool_FromLong(node >= 0 && is_within(capture, subgraph, node) &&
+                           capture->graph.nodes[node].kind != MG_NODE_INPUT);
+}
+
+/* note(subgraph, notes): what its GraphModule has in `meta`. The functions in there are the very ones, if they come from outside. */
+static PyObject *
+note_subgraph(MgCapture *capture, MgSubgraph *subgraph, PyObject *notes)
+{
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(notes, &position, &key, &value)) {
+        MgOutside *record = mg_outside_of(capture, value);
+        if (record == NULL || record->object != value) {
+            mg_capture_abort(capture, MG_REASON_SUBGRAPH, "a function for its operator that captured code has made");
+            return NULL;
+        }
+        if (mg_capture_guard(capture, MG_GUARD_IDENTITY, record->source, value) < 0) {
+            return NULL;
+        }
+    }
+    PyObject *copy = PyDict_Copy(notes);
+    if (copy == NULL) {
+        return NULL;
+    }
+    Py_SETREF(subgraph->notes, copy);
+    Py_RETURN_NONE;
+}
+
 /* unwrap(subgraph): it returns its only output as it is, and not in a tuple. */
 static PyObject *
 unwrap_output(MgSubgraph *subgraph)
@@ -653,10 +687,31 @@ call_operator(MgCapture *capture, PyObject *target, PyObject *args, PyObject *kw
     return result;
 }
 
+/* 1 if there is another operator with subgraphs within a subgraph. */
+static int
+has_operator(const MgSubgraph *subgraph, PyObject *target)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(subgraph->nodes); i++) {
+        PyObject *item = PyList_GET_ITEM(subgraph->nodes, i), *args = PyTuple_GET_ITEM(item, 3);
+        for (Py_ssize_t k = 0; PyTuple_Check(args) && k < PyTuple_GET_SIZE(args); k++) {
+            PyObject *arg = PyTuple_GET_ITEM(args, k);
+            if (mg_is_subgraph(arg) &&
+                (PyTuple_GET_ITEM(item, 2) != target || has_operator((MgSubgraph *)arg, target))) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* wrap(target, subgraph, given, kwargs): one node, target(subgraph, *given, **kwargs), which returns what the subgraph returns. */
 static PyObject *
 wrap_subgraph(MgCapture *capture, PyObject *target, MgSubgraph *subgraph, PyObject *given, PyObject *kwargs)
 {
+    if (capture->graph.foreign && has_operator(subgraph, target)) { /* AOTAutograd has no rule for it */
+        mg_capture_abort(capture, MG_REASON_SUBGRAPH, "another operator that is given functions");
+        return NULL;
+    }
     MgOutcome *outcome = outcome_of(subgraph, given);
     PyObject *first = outcome == NULL ? NULL : PyTuple_Pack(1, subgraph);
     PyObject *args = first == NULL ? NULL : PySequence_Concat(first, given);
@@ -673,6 +728,7 @@ static const struct {
 } actions[] = {
     {"open", "to"},    {"input", "so"}, {"close", "sto"}, {"discard", "s"}, {"name", "su"},
     {"merge", "sstt"}, {"call", "otd"}, {"wrap", "ostd"}, {"unwrap", "s"},  {"list", "s"},
+    {"owns", "so"},    {"note", "sd"},  {"foreign", ""},
 };
 
 /* The number of an action, whose arguments are of the right types; -1 with an exception. */
@@ -726,6 +782,12 @@ mg_subgraph_act(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
             return unwrap_output((MgSubgraph *)args[1]);
         case 9:
             return list_outputs((MgSubgraph *)args[1]);
+        case 10:
+            return owns_tensor(capture, (MgSubgraph *)args[1], args[2]);
+        case 11:
+            return note_subgraph(capture, (MgSubgraph *)args[1], args[2]);
+        case 12:
+            return PyBool_FromLong(capture->graph.foreign);
         default:
             return NULL;
     }

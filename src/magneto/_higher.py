@@ -7,8 +7,11 @@ Each function is captured as a graph of its own, by `_core.subgraph(action, ...)
 - `input(subgraph, tensor)`: a new input of it that is like a tensor.
 - `close(subgraph, outputs, may_alias)`: the end of it. What it uses of the graphs around it has become inputs; a tuple
   of what its operator has to be given for them. `may_alias` allows it to return what it is given.
+- `owns(subgraph, tensor)`: whether it has made a tensor; before it is closed.
 - `discard(subgraph)`: forget what was recorded.
 - `unwrap(subgraph)`: it returns its only output as it is; `list(subgraph)`: it returns a list.
+- `note(subgraph, notes)`: for the `meta` of its module.
+- `foreign()`: whether the graph is for a backend, and not for our own replay.
 - `name(subgraph, prefix)`: the name that it has in the graph.
 - `merge(first, second, given first, given second)`: two that get the same operands.
 - `call(operator, args, kwargs)`: the node of the operator. What it returns is worked out on FakeTensors.
@@ -31,7 +34,9 @@ from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.utils import first_slice_copy
 from torch._higher_order_ops.while_loop import while_loop_op
+from torch._higher_order_ops.wrap import tag_activation_checkpoint as _tag_activation_checkpoint
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import noop_context_fn as _noop_context_fn
 
 from magneto import _core
 from magneto._polyfills import give_up
@@ -216,3 +221,100 @@ def associative_scan(combine_fn: Any, xs: Any, additional_inputs: Any = ()) -> A
     _subgraph("name", graph, "associative_scan_combine_fn")
     flat = _subgraph("call", associative_scan_op, (graph, xs, additional + given), {})
     return pytree.tree_unflatten(flat, spec)
+
+
+# ---- checkpoints ----
+
+_CHECKPOINT_ARGUMENTS = (
+    "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
+)  # fmt: skip
+
+
+def run_checkpoint(module: Any, *given: Any, own: tuple[int, ...], **kwargs: Any) -> Any:
+    """What our own replay calls for a checkpoint: as eager does it, so that a recomputation draws the same numbers.
+
+    `own` are the positions of what the program's function was given: those are saved for the backward. At all others
+    it got by itself.
+    """
+    context_fn = module.meta.get("_checkpoint_context_fn")
+    if context_fn is not None:
+        kwargs["context_fn"] = context_fn
+    kwargs["use_reentrant"] = False
+
+    def function(*args: Any) -> Any:
+        operands = list(given)
+        for place, arg in zip(own, args, strict=True):
+            operands[place] = arg
+        return module(*operands)
+
+    saved = [given[place] for place in own]
+    given = tuple([None if place in own else one for place, one in enumerate(given)])
+    return torch.utils.checkpoint.checkpoint(function, *saved, **kwargs)
+
+
+def _position(value: Any, items: list[Any]) -> int:
+    """Where a tensor is in a list; -1 if it is not."""
+    for place in range(len(items)):
+        if items[place] is value:
+            return place
+    return -1
+
+
+def _wrap(operator: Any, function: Any, args: Any, kwargs: Any, options: Any, notes: Any, name: str) -> Any:
+    """Call a function once, as the graph of an operator that returns what it returns."""
+    # AOTAutograd makes a write once, where eager makes it again when it recomputes
+    graph = _subgraph("open", (function, args, kwargs), operator is run_checkpoint)
+    try:
+        flat, spec = pytree.tree_flatten(function(*args, **kwargs))
+    except BaseException:
+        give_up("an exception in a function that an operator is given")
+        raise
+    outputs: list[Any] = []
+    places = []  # of each leaf among the outputs; -1 if it is none
+    for index in range(len(flat)):
+        place = -1
+        if isinstance(flat[index], torch.Tensor) and _subgraph("owns", graph, flat[index]):
+            place = _position(flat[index], outputs)
+            if place < 0:
+                place = len(outputs)
+                outputs.append(flat[index])
+        places.append(place)
+    given = _subgraph("close", graph, tuple(outputs), False)
+    if notes:
+        _subgraph("note", graph, notes)
+    _subgraph("name", graph, name)
+    if operator is run_checkpoint:
+        leaves = pytree.tree_leaves((args, kwargs))
+        options["own"] = tuple([place for place in range(len(given)) if _position(given[place], leaves) >= 0])
+    results = _subgraph("wrap", operator, graph, given, options)
+    for index in range(len(flat)):
+        if places[index] >= 0:
+            flat[index] = results[places[index]]
+    return pytree.tree_unflatten(flat, spec)
+
+
+def checkpoint(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """`torch.utils.checkpoint.checkpoint`."""
+    reentrant = kwargs.get("use_reentrant")
+    if reentrant is None:
+        give_up("torch.utils.checkpoint without use_reentrant: a warning")
+    options, own = {}, {}
+    for key in kwargs:
+        if key in _CHECKPOINT_ARGUMENTS:
+            options[key] = kwargs[key]
+        else:
+            own[key] = kwargs[key]
+    notes = {}
+    context_fn = options.pop("context_fn", _noop_context_fn)
+    if context_fn is not _noop_context_fn:
+        notes["_checkpoint_context_fn"] = context_fn
+    if reentrant and (own or notes or options.get("debug")):
+        give_up("torch.utils.checkpoint: an error")
+    if reentrant and torch.is_grad_enabled() and not any(builtins.map(_requires_grad, args)):
+        give_up("torch.utils.checkpoint with use_reentrant=True, and no argument that requires grad")
+    operator = _tag_activation_checkpoint if _subgraph("foreign") else run_checkpoint
+    return _wrap(operator, function, args, own, options, notes, "wrap_body")
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad

@@ -383,6 +383,7 @@ _POLYFILLS: dict[Any, Callable[..., Any]] = {
 # Operators that are given functions, and what captured code is led through in place of them.
 _GIVEN: dict[Any, Callable[..., Any]] = {
     torch.cond: _higher.cond,
+    torch.utils.checkpoint.checkpoint: _higher.checkpoint,
     torch.ops.higher_order.cond: _higher.cond,
     torch.ops.higher_order.while_loop: _higher.while_loop,
     torch.ops.higher_order.map_impl: _higher.map,
