@@ -62,7 +62,7 @@ mg_marks_read(PyObject *tensor, MgMarks *marks)
     if (dict == NULL || mg_dict_get(dict, "_has_dynamo_dim_marking") == NULL) {
         return 0;
     }
-    marks->dynamic = bits_of(dict, "_dynamo_dynamic_indices");
+    marks->dynamic = bits_of(dict, "_dynamo_dynamic_indices") | bits_of(dict, "_dynamo_strict_unbacked_indices");
     marks->weak = bits_of(dict, "_dynamo_weak_dynamic_indices") | bits_of(dict, "_dynamo_unbacked_indices");
     marks->fixed = bits_of(dict, "_dynamo_static_indices") & (uint8_t)~(marks->dynamic | marks->weak);
     PyObject *ranges = marks->dynamic != 0 ? mg_dict_get(dict, "_dynamo_dynamic_range") : NULL;
@@ -135,9 +135,31 @@ narrowing_text(const MgFacts *facts, int symbol, MgRange range, PyObject *name)
     return NULL;
 }
 
+/* The line that took a marked size for a constant, as torch shows it; "" if it is not known. New. */
+static PyObject *
+stack_text(MgCapture *capture, int symbol)
+{
+    const MgFacts *facts = &capture->varying.facts;
+    int place = -1;
+    for (int i = 0; place < 0 && i < facts->guard_count; i++) {
+        int is_it = facts->guards[i].relation == MG_RELATION_EQ && mg_facts_symbol_of(&facts->guards[i]) == symbol;
+        place = is_it ? facts->guards[i].place : -1;
+    }
+    if (place < 0 || capture->reads.places[place].code == NULL) {
+        return PyUnicode_FromString("");
+    }
+    PyObject *offset = PyLong_FromLong(capture->reads.places[place].offset);
+    PyObject *format = offset == NULL ? NULL : mg_aside_find("magneto._stack", "user_stack");
+    PyObject *args[] = {(PyObject *)capture->reads.places[place].code, offset};
+    PyObject *text = format == NULL ? NULL : mg_aside_ask(format, args, 2);
+    Py_XDECREF(offset);
+    Py_XDECREF(format);
+    return text;
+}
+
 /* What is wrong with a marked size, as a text; NULL without an exception if nothing is. */
 static PyObject *
-violation_text(const MgCapture *capture, int symbol)
+violation_text(MgCapture *capture, int symbol)
 {
     const MgVarying *origin = &capture->varying.origins[symbol];
     const MgFacts *facts = &capture->varying.facts;
@@ -158,19 +180,25 @@ violation_text(const MgCapture *capture, int symbol)
         guard == NULL   ? NULL
         : given.low > 2 ? PyUnicode_FromFormat("%lld <= %U <= %lld", (long long)given.low, name, (long long)given.high)
                         : PyUnicode_FromFormat("%U <= %lld", name, (long long)given.high);
+    PyObject *stack = is_constant ? stack_text(capture, symbol) : NULL;
     PyObject *text =
-        is_constant
+        is_constant ? stack == NULL
+                          ? NULL
+                          : PyUnicode_FromFormat(
+                                "Constraints violated (%U)! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
+                                "  - You marked %U as dynamic but your code specialized it to be a constant (%lld). If "
+                                "you're using "
+                                "mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using "
+                                "Dim.DYNAMIC, replace it "
+                                "with either Dim.STATIC or Dim.AUTO.%U\n",
+                                name, name, (long long)dim.v, stack)
+        : bounds != NULL
             ? PyUnicode_FromFormat(
                   "Constraints violated (%U)! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
-                  "  - You marked %U as dynamic but your code specialized it to be a constant (%lld). If you're using "
-                  "mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, replace it "
-                  "with either Dim.STATIC or Dim.AUTO.",
-                  name, name, (long long)dim.v)
-        : bounds != NULL ? PyUnicode_FromFormat(
-                               "Constraints violated (%U)! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
-                               "  - Not all values of %U = %U in the specified range %U satisfy the generated guard %U",
-                               name, name, name, bounds, guard)
-                         : NULL;
+                  "  - Not all values of %U = %U in the specified range %U satisfy the generated guard %U\n",
+                  name, name, name, bounds, guard)
+            : NULL;
+    Py_XDECREF(stack);
     Py_XDECREF(bounds);
     Py_XDECREF(guard);
     Py_DECREF(name);

@@ -932,6 +932,23 @@ entry_size_guards(MgEntry *self, PyObject *unused)
 }
 
 static PyObject *
+entry_size_places(MgEntry *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *guards = mg_guard_sizes(&self->guards), *list = PyList_New(0);
+    const MgFacts *facts = guards == NULL ? NULL : mg_size_guards_facts(guards);
+    for (int i = 0; facts != NULL && list != NULL && i < facts->guard_count; i++) {
+        const MgPlace *place = facts->guards[i].place < 0 ? NULL : &self->guards.places[facts->guards[i].place];
+        PyObject *item = place == NULL ? Py_NewRef(Py_None) : Py_BuildValue("(Oi)", place->code, place->offset);
+        if (item == NULL || PyList_Append(list, item) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyObject *
 entry_renew_sizes(MgEntry *self, PyObject *unused)
 {
     (void)unused;
@@ -1015,6 +1032,8 @@ static PyMethodDef entry_methods[] = {
      "Where the values of the symbols are found at a call: (source, what it starts from, kind, dimension)."},
     {"size_guards", (PyCFunction)entry_size_guards, METH_NOARGS,
      "What was decided on the symbols: (relation, tree, tree)."},
+    {"size_places", (PyCFunction)entry_size_places, METH_NOARGS,
+     "The lines that asked for what was decided on the symbols: code and offset, or None."},
     {"renew_sizes", (PyCFunction)entry_renew_sizes, METH_NOARGS,
      "Have what was decided since it was captured checked too."},
     {"input_nodes", (PyCFunction)entry_input_nodes, METH_NOARGS,

@@ -233,6 +233,9 @@ class Compiler:
         # a mode of its own for the backend: the graph's example values may have been changed by its operations
         context = _Context(shapes, functools.partial(_contexts, module.graph, given, sizes))
         context.traced_code.extend(entry.codes or ())
+        for node, tensor in zip(module.graph.nodes, given, strict=False):  # the placeholders come first
+            if sizes is not None and hasattr(tensor, "_dynamo_hint_overrides"):
+                sizes.take_hints(tensor, node.meta["example_value"])
         floats = {} if sizes is None else sizes.floats
         state = _core.graph_state(module.graph) if built.is_recording else None
         hits = _cache_hits()
@@ -270,6 +273,8 @@ class Compiler:
         if sizes is not None and not sizes.settle():
             _let_go(context, built)
             return NotImplemented
+        if sizes is not None and not config.allow_ignore_mark_dynamic:
+            _check_marks(module, given, sizes)
         if _has_views_of_merged_inputs(context, inputs):
             _let_go(context, built)
             return None
@@ -296,6 +301,15 @@ class Compiler:
             compiled = _with_floats(compiled, [*positions.values()])
             check = _compared([(positions[node], *rest) for node, *rest in sizes.comparisons], check)
         return compiled if check is None else (compiled, check)
+
+
+def _check_marks(module: fx.GraphModule, given: list[Any], sizes: Symbols) -> None:
+    """Raise if the backend has taken a size for a constant that is marked as dynamic."""
+    for node, tensor in zip(module.graph.nodes, given, strict=False):
+        if isinstance(tensor, torch.Tensor) and getattr(tensor, "_has_dynamo_dim_marking", False):
+            error = sizes.violation(tensor, node.meta["example_value"], node._dynamo_source)
+            if error is not None:
+                raise error
 
 
 def _is_freezing(backend: Any) -> bool:

@@ -307,6 +307,9 @@ class Entry:
     def size_guards(self) -> list[tuple[str, Any, Any]]:
         """What was decided on the symbols: relation, tree, tree."""
 
+    def size_places(self) -> list[tuple[CodeType, int] | None]:
+        """The lines that asked for what was decided on the symbols: code and offset."""
+
     def renew_sizes(self) -> None:
         """Have what was decided since it was captured checked too."""
 

@@ -21,6 +21,7 @@ from torch.fx.immutable_collections import immutable_dict
 
 from magneto import _core, _subgraphs
 from magneto._advice import named
+from magneto._config import config
 from magneto._recipe import (
     ARGS,
     FLOATS,
@@ -403,7 +404,8 @@ def _add_checks(root: torch.nn.Module, graph: fx.Graph, shape_env: Any) -> None:
     from torch.fx.experimental.symbolic_shapes import is_accessor_node
     from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
-    insert_deferred_runtime_asserts(fx.GraphModule(root, graph), shape_env, "magneto")
+    if not config.do_not_emit_runtime_asserts:
+        insert_deferred_runtime_asserts(fx.GraphModule(root, graph), shape_env, "magneto")
     for node in reversed(list(graph.nodes)):
         if not node.users and (
             node.op == "get_attr"

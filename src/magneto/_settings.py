@@ -168,7 +168,7 @@ SETTINGS: dict[str, Setting] = {
     "automatic_dynamic_shapes": Setting(
         True, HONOURED, "which sizes become symbols", "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES"
     ),
-    "automatic_dynamic_shapes_mark_as": Setting("dynamic", LATER, _SHAPES),
+    "automatic_dynamic_shapes_mark_as": Setting("dynamic", NOTHING, "there is one kind of symbols for what varies"),
     "automatic_dynamic_exclusion_guard": Setting(False, LATER, _SHAPES),
     "automatic_dynamic_local_pgo": Setting(
         True, HONOURED, "under a job id, what varied is written to inductor's cache folder, and read there",
@@ -188,8 +188,11 @@ SETTINGS: dict[str, Setting] = {
     "force_unspec_int_unbacked_size_like_on_torchrec_kjt": Setting(False, LATER, _SHAPES),
     "allow_ignore_mark_dynamic": Setting(False, HONOURED, "which sizes become symbols"),
     "prefer_deferred_runtime_asserts_over_guards": Setting(False, LATER, _SHAPES),
-    "do_not_emit_runtime_asserts": Setting(False, LATER, _SHAPES, "TORCH_DYNAMO_DO_NOT_EMIT_RUNTIME_ASSERTS"),
-    "enable_cpp_symbolic_shape_guards": Setting(False, LATER, _SHAPES),
+    "do_not_emit_runtime_asserts": Setting(
+        False, HONOURED, "backends get no checks of values that depend on data",
+        "TORCH_DYNAMO_DO_NOT_EMIT_RUNTIME_ASSERTS",
+    ),
+    "enable_cpp_symbolic_shape_guards": Setting(False, NOTHING, "guards on sizes are always a program in C"),
     "_shapes_spec": Setting(None, LATER, _SHAPES),
     "dynamic_shapes": Setting(True, NOTHING, _REMOVED),
     # guards

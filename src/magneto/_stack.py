@@ -85,6 +85,11 @@ def told(text: str) -> str:
     return f"{text} ({frame.filename}:{frame.lineno} in {frame.name}{line})"
 
 
+def user_stack(code: CodeType, offset: int) -> str:
+    """A line of the program, as torch shows it behind the text of an error."""
+    return "\n\nUser stack:\n" + format_frames([summary(code, offset)])
+
+
 def is_library(code: CodeType) -> bool:
     """Whether code belongs to torch, magneto or Python itself: not what a user wants to be shown."""
     file = code.co_filename

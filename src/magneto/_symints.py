@@ -17,7 +17,13 @@ import torch
 from torch._dynamo.source import FloatTensorSource, TensorProperty, TensorPropertySource
 from torch._guards import Source
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext, free_symbols
+from torch.fx.experimental.symbolic_shapes import (
+    ConstraintViolationError,
+    DimDynamic,
+    ShapeEnv,
+    StatefulSymbolicContext,
+    free_symbols,
+)
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -271,7 +277,54 @@ class Symbols:
             order[item[0]] = None
         return list(order)
 
+    def take_hints(self, tensor: torch.Tensor, fake: torch.Tensor) -> None:
+        """Have backends take other sizes as examples where the program has said so (`hint_override`)."""
+        for dim, hint in getattr(tensor, "_dynamo_hint_overrides", {}).items():
+            size = fake.shape[dim] if dim < fake.dim() else None
+            if isinstance(size, torch.SymInt) and size.node._expr.is_Symbol:
+                self.env.var_to_hint_override[size.node._expr] = hint
+
     # ---- after the backend ----
+
+    def violation(self, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> Exception | None:
+        """The error for a size that is marked as dynamic, and that the backend has taken for a constant."""
+        marked = getattr(tensor, "_dynamo_dynamic_indices", set()) | getattr(
+            tensor, "_dynamo_strict_unbacked_indices", set()
+        )
+        ranges = {one.dim: one for one in getattr(tensor, "_dynamo_dynamic_range", ())}
+        for dim in sorted(marked):
+            size = fake.shape[dim] if dim < fake.dim() else None
+            if not isinstance(size, torch.SymInt):
+                continue
+            found = self.env.simplify(size.node._expr)
+            name = f"{source.name}.size()[{dim}]"
+            text = None
+            if found.is_Number:
+                text = (
+                    f"You marked {name} as dynamic but your code specialized it to be a constant ({found}). If you're "
+                    "using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, "
+                    "replace it with either Dim.STATIC or Dim.AUTO."
+                )
+            elif dim in ranges and (ranges[dim].min is not None or ranges[dim].max is not None):
+                text = self._narrowed(name, found, ranges[dim].min, ranges[dim].max)
+            if text is not None:
+                return ConstraintViolationError(
+                    f'Constraints violated ({name})! For more information, run with TORCH_LOGS="+dynamic".\n'
+                    f"  - {text}\n"
+                )
+        return None
+
+    def _narrowed(self, name: str, size: Any, low: int | None, high: int | None) -> str | None:
+        """What is said of a size whose bounds the backend has narrowed; None if it has not."""
+        found = self.env.bound_sympy(size)
+        low, most = max(low or 0, 2), int_oo if high is None else high
+        if found.lower <= low and found.upper >= most:
+            return None
+        bounds = f"{low} <= {name} <= {most}" if low > 2 else f"{name} <= {most}"
+        return (
+            f"Not all values of {name} = {name} in the specified range {bounds} satisfy the generated guard "
+            f"{found.lower} <= {name} and {name} <= {found.upper}"
+        )
 
     def taken(self) -> list[int]:
         """The floats that the backend has decided something on, as nodes: they must be constants. What merely compares
