@@ -108,7 +108,7 @@ def _attribute(root: torch.nn.Module, graph: fx.Graph, node: fx.Node, tensor: to
     return held
 
 
-def varying(entry: _core.Entry, env: Callable[[], Any], function: Any) -> Symbols | None:
+def varying(entry: _core.Entry, env: Callable[[], Any], function: Any, plain: bool = False) -> Symbols | None:
     """The symbols of an entry in the `ShapeEnv` that a function returns; None if nothing varies."""
     if not entry.has_symbols:
         return None
@@ -121,7 +121,7 @@ def varying(entry: _core.Entry, env: Callable[[], Any], function: Any) -> Symbol
     def source(text: str, root: Any) -> Source:
         return InputSource(named(text, root, function), positions.get(text, -1))
 
-    return Symbols(entry, env(), source)
+    return Symbols(entry, env(), source, plain)
 
 
 def references(value: Any) -> Iterator[int]:
@@ -212,26 +212,27 @@ def build(
     function: Any = None,
     freezing: bool = False,
     sizes: Symbols | None = None,
+    plain: bool = False,
 ) -> Built:
     """The graph of an entry.
 
     `mode` is the mode of its FakeTensors, or returns it when the first of them is made. `function` is what was
     captured: it tells names of variables. The graph holds, as attributes of its module in place of placeholders, the
     inputs whose address is marked as guarded, and with `freezing` all whose address stays. `sizes` are its symbols, if
-    they are in the `ShapeEnv` of `mode` already.
+    they are in the `ShapeEnv` of `mode` already. With `plain`, floats that vary are inputs as they are, and no tensors.
     """
     symbols = entry.symbols
     if symbols is not None:
         mode = symbols.mode
     make_mode = functools.partial(identity, mode) if isinstance(mode, FakeTensorMode) else mode
-    if sizes is None and entry.has_symbols:
+    if sizes is None and (entry.size_origins() if plain else entry.has_symbols):
         env = make_mode().shape_env
         if env is None:
             from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
             env = ShapeEnv()
             make_mode = functools.partial(identity, FakeTensorMode(shape_env=env))
-        sizes = varying(entry, functools.partial(identity, env), function)
+        sizes = varying(entry, functools.partial(identity, env), function, plain)
     return _core.without_collections(_build, entry, make_mode, lazy, function, freezing, sizes)
 
 

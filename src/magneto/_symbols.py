@@ -330,7 +330,7 @@ class Session:
             return None
         from magneto import _graph
 
-        return _graph.build(entry, self.mode).module.forward
+        return _graph.build(entry, self.mode, plain=True).module.forward
 
 
 def _check_squeezed(values: dict[int, Any], input: Any, dim: Any = None, **_: Any) -> None:

@@ -97,9 +97,10 @@ class Symbols:
         entry: what was captured.
         env: the `ShapeEnv`.
         source: the source of a tensor or an int, given its text and what it starts from.
+        plain: whether floats are to be none of its symbols.
     """
 
-    def __init__(self, entry: _core.Entry, env: ShapeEnv, source: Any) -> None:
+    def __init__(self, entry: _core.Entry, env: ShapeEnv, source: Any, plain: bool = False) -> None:
         self.entry = entry
         self.env = env
         self.numbers: dict[Any, int] = {}
@@ -129,7 +130,7 @@ class Symbols:
                 TensorPropertySource(base, _PROPERTIES[kind], dim) if kind in _PROPERTIES else base,
             )
         for node, kind, _, _, _, value, _, text, _, root, _, _ in entry.describe()[0]:
-            if kind == "placeholder" and type(value) is float:
+            if kind == "placeholder" and type(value) is float and not plain:
                 self.floats[node] = Float(env, value, source(text, root))
         for name, left, right in entry.size_guards():
             a, b = evaluate(left, self.symints.__getitem__), evaluate(right, self.symints.__getitem__)

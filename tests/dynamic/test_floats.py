@@ -164,15 +164,21 @@ def test_graph_is_that_of_torch_compile(program: Program) -> None:
 
 
 def test_placeholder_has_what_torch_dynamo_notes() -> None:
-    recorder = Recorder()
-    compiled = magneto.compile(scaled, backend=recorder)
-    for rate in (0.5, 0.25):
-        compiled(torch.ones(3), rate)
-    _, rate, item, *_ = recorder.graphs[1].graph.nodes
-    assert rate.type is torch.Tensor and rate._dynamo_source.name == "L['rate']"
-    argument = rate.meta["grapharg"]
-    assert argument.pass_arg_as_tensor and not argument.is_tensor and argument.source.name == "L['rate']"
-    assert isinstance(item.meta["example_value"], torch.SymFloat)
+    told: list[Any] = []
+
+    def backend(module: fx.GraphModule, inputs: list[Any]) -> Any:
+        if len(inputs) == 2:
+            _, rate, item, *_ = module.graph.nodes
+            argument = rate.meta["grapharg"]
+            told.append((rate.type, rate._dynamo_source.name, type(item.meta["example_value"])))
+            told.append((argument.pass_arg_as_tensor, argument.is_tensor, argument.source.name))
+        return module.forward
+
+    for compile in (torch.compile, magneto.compile):
+        compiled = compile(scaled, backend=backend)
+        for rate in (0.5, 0.25):
+            compiled(torch.ones(3), rate)
+    assert told[:2] == told[2:] == [(torch.Tensor, "L['rate']", torch.SymFloat), (True, False, "L['rate']")]
 
 
 def test_gradients() -> None:
@@ -275,3 +281,20 @@ def test_inputs_that_share_memory_with_a_float() -> None:
 def test_specialize_float() -> None:
     with magneto.config.patch(specialize_float=True):
         assert compiles(magneto.compile, BACKENDS["a function"], scaled) == len(RATES)
+
+
+def by_data(x: torch.Tensor, rate: float) -> torch.Tensor:
+    return torch.zeros(int(x.sum().item())) + x.sum() * rate
+
+
+def by_a_mask(x: torch.Tensor, rate: float) -> torch.Tensor:
+    return x[x > 0] * rate + (rate * 2)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [by_data, by_a_mask])
+def test_floats_beside_values_that_depend_on_data(program: Program, backend: str) -> None:
+    compiled = magneto.compile(program, backend=backend, fullgraph=True)
+    for n, rate in enumerate(RATES, 3):
+        x = torch.ones(n)
+        torch.testing.assert_close(compiled(x, rate), program(x, rate))
