@@ -500,6 +500,12 @@ mg_capture_guard_pair(MgCapture *capture, MgGuardKind kind, MgSource *source, Mg
     return add_guard(capture, (MgGuard){.kind = kind, .source = source, .other = other});
 }
 
+int
+mg_capture_overrides(const MgCapture *capture)
+{
+    return capture->torch.muted == 0 && mg_aside_overrides() == MG_OVERRIDES_ON;
+}
+
 PyObject *
 mg_capture_state_key(MgCapture *capture)
 {

@@ -175,6 +175,8 @@ typedef struct {
     int changes;     /* MG_CHANGED_...: what was done to tensors from outside */
     int asks_leaves; /* it may matter which tensors are leaves */
     int parameters;  /* a parameter was met */
+    int muted;       /* it is run with the __torch_function__ of tensors switched off: it was called by the capture */
+    int wrappers;    /* it has operations that call one of a wrapper's */
     int parts;       /* MG_PARTS_...: what was done with tensors that wrappers hold */
     const MgTable *metas;        /* borrowed: metadata that tensors from outside had before a graph ran; or NULL */
     struct MgSubgraph *subgraph; /* strong: the innermost one that is recorded now; NULL in the root */
@@ -223,6 +225,7 @@ typedef struct {
     PyObject *entry_state; /* strong: the same, at the start */
     PyObject *settings;    /* strong: (function, arguments that undo what it did, what is set now); NULL if unchanged */
     PyObject *managers;    /* strong: a list of (manager, context, node, exit function) that were entered; or NULL */
+    int muted;             /* how often captured code has switched off the __torch_function__ of tensors */
 } MgTorchState;
 
 /* What would run code when it goes; see finalizer.c. */
@@ -384,6 +387,9 @@ int mg_capture_guard_pair(MgCapture *capture, MgGuardKind kind, MgSource *source
 
 /* The first `count` of `total` sources must be distinct objects, and none of them one of the rest. */
 int mg_capture_guard_apart(MgCapture *capture, MgSource *const *sources, int count, int total);
+
+/* 1 if captured code has the __torch_function__ of tensors called. */
+int mg_capture_overrides(const MgCapture *capture);
 
 /* The state of torch that captured code is in. New. */
 PyObject *mg_capture_state_key(MgCapture *capture);

@@ -116,6 +116,24 @@ mg_aside_overrides(void)
     return (MgOverrides)state;
 }
 
+int
+mg_aside_mute(void)
+{
+    int on = torch.set_functions != NULL && torch.get_functions() == MG_OVERRIDES_ON;
+    if (on) {
+        torch.set_functions(MG_OVERRIDES_MODES_ONLY);
+    }
+    return on;
+}
+
+void
+mg_aside_unmute(int muted)
+{
+    if (muted) {
+        torch.set_functions(MG_OVERRIDES_ON);
+    }
+}
+
 PyObject *
 mg_aside_import(const char *module)
 {

@@ -62,13 +62,13 @@ PyObject *mg_aside_call(PyObject *callable, PyObject *const *args, Py_ssize_t co
 /* The same; signals wait, so that code which handles errors does not get what their handlers raise. For short calls. */
 PyObject *mg_aside_ask(PyObject *callable, PyObject *const *args, Py_ssize_t count);
 
-/* Between the two torch's profilers and observers see no operation of this thread. The first returns what the second is to be
- * told. */
+/* Between the two torch's profilers see no operation of this thread. The first returns what the second is to be told. */
 int mg_aside_hide_operations(void);
 void mg_aside_show_operations(int profiled);
+int mg_aside_mute(void); /* the same for the `__torch_function__` of tensors, which is not called in between */
+void mg_aside_unmute(int muted);
 
-/* For code of the program that runs for real and is not captured: only the capture is suspended, which may be NULL. Torch's
- * profilers see its operations. */
+/* For code of the program that runs for real: only the capture is suspended, which may be NULL; profilers see operations. */
 void mg_aside_suspend(struct MgCapture *capture);
 void mg_aside_resume(struct MgCapture *capture);
 

@@ -6,6 +6,7 @@
 #include "entry/entry.h"
 
 #include "base/reserve.h"
+#include "cpython/aside.h"
 #include "capture/varying.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
@@ -663,13 +664,17 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
             drop_inputs(entry, inputs);
         }
     }
-    else if (entry->compiled != NULL) {
-        status = call_compiled(entry, inputs, is_borrowed, outputs);
-        failure->is_compiled = status < 0;
-    }
     else if (has_graph) {
-        status = mg_replay_run(entry, inputs, outputs, failure);
-        give_inputs(entry, inputs);
+        int muted = entry->is_muted && mg_aside_mute();
+        if (entry->compiled != NULL) {
+            status = call_compiled(entry, inputs, is_borrowed, outputs);
+            failure->is_compiled = status < 0;
+        }
+        else {
+            status = mg_replay_run(entry, inputs, outputs, failure);
+            give_inputs(entry, inputs);
+        }
+        mg_aside_unmute(muted);
     }
     if (MG_UNLIKELY(start != 0)) {
         entry->profile.graph += mg_entry_clock() - start;
@@ -712,8 +717,10 @@ mg_entry_replay(MgEntry *entry, const MgRegisters *registers, MgFailure *failure
     }
     int status = entry->manager_count > 0 ? hold_casts() : MG_OK;
     if (status == MG_OK) {
+        int muted = entry->is_muted && mg_aside_mute();
         status = mg_replay_run(entry, inputs, outputs, failure);
         give_inputs(entry, inputs);
+        mg_aside_unmute(muted);
     }
     else {
         drop_inputs(entry, inputs);
@@ -1086,6 +1093,7 @@ static PyGetSetDef entry_getset[] = {
 static PyMemberDef entry_members[] = {
     {"hits", T_ULONGLONG, offsetof(MgEntry, hits), READONLY, "How often the entry was run."},
     {"symbols", T_OBJECT, offsetof(MgEntry, symbols), READONLY, "The session of its symbolic values, or None."},
+    {"muted", T_INT, offsetof(MgEntry, is_muted), READONLY, "Whether it runs with `__torch_function__` switched off."},
     {"compiled", T_OBJECT, offsetof(MgEntry, compiled), READONLY, "What the backend gave, or None."},
     {"guard_count", T_INT, offsetof(MgEntry, guards.check_count), READONLY, "How many guards it has."},
     {"input_count", T_INT, offsetof(MgEntry, input_count), READONLY, "How many inputs its graph has."},

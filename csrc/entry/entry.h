@@ -39,9 +39,9 @@ struct MgEntry {
     PyObject *settings;   /* strong: how to undo what the graph does to torch's settings, should it fail; or NULL */
     PyObject *exit_state; /* strong: torch's global state at a break, or NULL if it is that of the start */
     int *managers;        /* owned: nodes of the plan: torch's context managers that are open at a break */
-    int manager_count;
-    MgStops stops;        /* entries that stop where an operation of this one has raised */
-    int is_exact;         /* it is one of those, and stops in the very instruction */
+    int manager_count, is_muted; /* the graph is run with the __torch_function__ of tensors switched off */
+    MgStops stops;               /* entries that stop where an operation of this one has raised */
+    int is_exact;                /* it is one of those, and stops in the very instruction */
     int is_last;          /* it stops where something raises, and fits more calls than do: others are tried before it */
     PyObject *codes;      /* strong: a list of the codes of the frames that were captured, the root first; or NULL */
     PyObject *compile_id; /* strong: the number of its compilation, such as "0/1", as Python gave it; or NULL */

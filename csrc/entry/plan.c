@@ -4,6 +4,7 @@
  * what was shared stays shared. Containers are made before their parts, so that cycles close. */
 #include "entry/plan.h"
 
+#include "cpython/aside.h"
 #include "cpython/depth.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
@@ -434,13 +435,35 @@ build_partial(Build *context, const MgPlanNode *node, PyObject **slot)
     return keep_made(slot, made);
 }
 
+static PyObject *
+build_subclass(Build *context, const MgPlanNode *node, PyObject **slot)
+{
+    static PyObject *as_subclass; /* strong */
+    if (as_subclass == NULL) {
+        as_subclass = PyObject_GetAttrString((PyObject *)mg_torch.tensor, "as_subclass");
+    }
+    PyObject *tensor = as_subclass == NULL ? NULL : build(context, node->parts[0]);
+    PyObject *const arguments[] = {tensor, node->object};
+    PyObject *made = tensor == NULL ? NULL : mg_aside_call(as_subclass, arguments, 2);
+    if (made == NULL || keep_made(slot, made) != made || node->parts[1] < 0) {
+        return made == NULL ? NULL : *slot;
+    }
+    PyObject *dict = build(context, node->parts[1]), **place = dict == NULL ? NULL : _PyObject_GetDictPtr(made);
+    if (place == NULL) {
+        return NULL;
+    }
+    Py_XSETREF(*place, Py_NewRef(dict));
+    return made;
+}
+
 static const Builder builders[] = {
-    [MG_PLAN_CONST] = build_const,   [MG_PLAN_SOURCE] = build_source,     [MG_PLAN_OUTPUT] = build_output,
-    [MG_PLAN_NUMBER] = build_number, [MG_PLAN_TUPLE] = build_sequence,    [MG_PLAN_LIST] = build_list,
-    [MG_PLAN_SET] = build_set,       [MG_PLAN_DICT] = build_dict,         [MG_PLAN_SLICE] = build_slice,
-    [MG_PLAN_METHOD] = build_method, [MG_PLAN_BOUND] = build_bound,       [MG_PLAN_FUNCTION] = build_closure,
-    [MG_PLAN_CELL] = build_cell,     [MG_PLAN_INSTANCE] = build_instance, [MG_PLAN_CALL] = build_call,
-    [MG_PLAN_PLACED] = build_placed, [MG_PLAN_ITERATOR] = build_iterator, [MG_PLAN_PARTIAL] = build_partial,
+    [MG_PLAN_CONST] = build_const,       [MG_PLAN_SOURCE] = build_source,     [MG_PLAN_OUTPUT] = build_output,
+    [MG_PLAN_NUMBER] = build_number,     [MG_PLAN_TUPLE] = build_sequence,    [MG_PLAN_LIST] = build_list,
+    [MG_PLAN_SET] = build_set,           [MG_PLAN_DICT] = build_dict,         [MG_PLAN_SLICE] = build_slice,
+    [MG_PLAN_METHOD] = build_method,     [MG_PLAN_BOUND] = build_bound,       [MG_PLAN_FUNCTION] = build_closure,
+    [MG_PLAN_CELL] = build_cell,         [MG_PLAN_INSTANCE] = build_instance, [MG_PLAN_CALL] = build_call,
+    [MG_PLAN_PLACED] = build_placed,     [MG_PLAN_ITERATOR] = build_iterator, [MG_PLAN_PARTIAL] = build_partial,
+    [MG_PLAN_SUBCLASS] = build_subclass,
 };
 
 /* Builds a node that is not there yet. Borrowed from the memo. */

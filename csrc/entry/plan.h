@@ -24,6 +24,7 @@ typedef enum {
     MG_PLAN_PLACED,   /* an iterator over what the method `object` returns for the one part, a dict or a set */
     MG_PLAN_ITERATOR, /* callable, arguments, state: as __reduce__ gave them; no state is -1 */
     MG_PLAN_PARTIAL,  /* function, args, keywords */
+    MG_PLAN_SUBCLASS, /* the tensor that is the first part, as one of the class `object`; and its dict, or -1 */
 } MgPlanKind;
 
 typedef struct {

@@ -230,6 +230,8 @@ twin_dealloc(MgTwin *self)
     Py_XDECREF(self->real);
     Py_XDECREF(self->fake);
     Py_XDECREF(self->type);
+    Py_XDECREF(self->dict);
+    Py_XDECREF(self->base);
     PyObject_Free(self);
 }
 
@@ -267,6 +269,8 @@ mg_twin_new(MgMeta *meta, uint64_t capture)
     twin->real = NULL;
     twin->fake = NULL;
     twin->type = NULL;
+    twin->base = twin->dict = NULL;
+    twin->overrides = 0;
     twin->is_part = twin->shares = twin->gradless = twin->changes = 0;
     twin->row = 0;
     twin->capture = capture;

@@ -15,6 +15,9 @@ struct MgTwin {
     PyObject *real;     /* strong: the outside tensor, else NULL */
     PyObject *fake;     /* strong: the FakeTensor of an operation with symbols that it took part in, else NULL */
     PyTypeObject *type; /* strong: its class, if that is a subclass with behaviour of its own; else NULL */
+    int overrides;      /* that class has a __torch_function__ to be called */
+    PyObject *base;     /* strong: the twin that became one of that class; else NULL */
+    PyObject *dict;     /* strong: the attributes that captured code has given to one that it made; or NULL */
     int is_part;        /* a wrapper from outside holds it */
     int shares;         /* it shares memory with others that are not in its ring */
     long row;     /* if it is a row, or its view, of what requires grad: the instruction that made all rows; else 0 */

@@ -45,6 +45,9 @@ mg_rules_restore_state(MgCapture *capture)
 int
 mg_rules_check_managers(MgCapture *capture)
 {
+    if (capture->torch.muted > 0) {
+        return mg_capture_abort(capture, MG_REASON_STATE, "a context manager is entered and not left");
+    }
     if (capture->torch.managers == NULL || PyList_GET_SIZE(capture->torch.managers) == 0) {
         return MG_OK;
     }

@@ -25,6 +25,7 @@
 #include "torch/state.h"
 #include "torch/typekind.h"
 #include "world/classes.h"
+#include "world/override.h"
 #include "world/tensor.h"
 #include "world/world.h"
 
@@ -290,6 +291,9 @@ mg_call_class(MgCapture *capture, PyTypeObject *type, PyObject *const *args, Py_
     }
     if (mg_kind_is_wrapper(type)) { /* made by one node, as by TorchDynamo */
         return mg_record_call(capture, MG_NODE_FUNCTION, (PyObject *)type, args, count, kwnames);
+    }
+    if (mg_override_is_class(type) && type != mg_torch.parameter) {
+        return mg_override_make(capture, type, args, count, kwnames);
     }
     if (PyType_IsSubtype(type, mg_torch.base)) {
         return mg_call_unknown(capture, (PyObject *)type);
@@ -690,6 +694,14 @@ call_method_wrapper(MgCapture *capture, PyObject *callable, PyObject *const *arg
     }
     PyObject *self = mg_aside_getattr(callable, MG_STRING("__self__"));
     PyObject *name = self == NULL ? NULL : mg_aside_getattr(callable, MG_STRING("__name__"));
+    if (name != NULL && Py_IS_TYPE(self, &PyGetSetDescr_Type) && count > 0 && mg_is_twin(args[0]) && kwnames == NULL &&
+        PyUnicode_CompareWithASCIIString(name, "__get__") == 0 &&
+        PyType_IsSubtype(mg_torch.tensor, PyDescr_TYPE(self))) { /* Tensor.shape.__get__ */
+        PyObject *value = mg_tensor_getattr(capture, args[0], PyDescr_NAME(self));
+        Py_DECREF(self);
+        Py_DECREF(name);
+        return value;
+    }
     PyObject *class = self == NULL ? NULL : mg_aside_getattr(callable, MG_STRING("__objclass__"));
     PyObject *descriptor = class == NULL || name == NULL ? NULL : PyObject_GetAttr(class, name);
     PyObject *result = descriptor == NULL ? NULL : call_with_self(capture, descriptor, self, args, count, kwnames);

@@ -15,6 +15,7 @@
 #include "record/symbol.h"
 #include "torch/typekind.h"
 #include "world/classes.h"
+#include "world/override.h"
 #include "world/tensor.h"
 #include "world/world.h"
 #include "world/worldbase.h"
@@ -299,7 +300,10 @@ do_super(MgCapture *capture, PyObject *callable)
         parts[1] = in_cell ? mg_world_load_cell(capture, self) : Py_NewRef(self);
     }
     PyObject *result = NULL;
-    if (parts[1] != NULL) {
+    if (parts[1] != NULL && mg_is_twin(parts[1])) { /* to C code it is of another class */
+        mg_capture_abort(capture, MG_REASON_TENSOR_SUBCLASS, "super() in a method");
+    }
+    else if (parts[1] != NULL) {
         result = PyObject_Vectorcall(callable, parts, 2, NULL);
     }
     else if (!PyErr_Occurred()) { /* an empty cell: an error whose text tells which */
@@ -390,6 +394,9 @@ tell_compiling(MgCapture *capture)
 static int
 overrides_torch(MgCapture *capture, PyObject *value)
 {
+    if (mg_is_twin(value) && mg_twin_of(value)->overrides) {
+        return 1;
+    }
     if (mg_is_twin(value) || mg_is_number(value) || mg_kind_is_number(value) || value == Py_None ||
         PyUnicode_CheckExact(value) || PyTuple_CheckExact(value) || PyList_CheckExact(value) ||
         PyDict_CheckExact(value)) {
@@ -426,7 +433,7 @@ has_overrides(MgCapture *capture, PyObject *callable, PyObject *const *args, Py_
         found = overrides_torch(capture, values == NULL ? args[i] : PySequence_Fast_ITEMS(values)[i]);
     }
     Py_XDECREF(values);
-    return found < 0 ? NULL : PyBool_FromLong(found && mg_aside_overrides() == MG_OVERRIDES_ON); /* part of the state */
+    return found < 0 ? NULL : PyBool_FromLong(found && mg_capture_overrides(capture)); /* part of the state */
 }
 
 /* Calls a function of constants, as it would be called without a capture; a break if they are none. */
@@ -620,6 +627,10 @@ call_exit(const MgCall *call)
 static PyObject *
 call_constant(const MgCall *call)
 {
+    if (call->capture->torch.muted > 0 && PyCFunction_Check(call->callable) &&
+        strcmp(((PyCFunctionObject *)call->callable)->m_ml->ml_name, "_is_torch_function_enabled") == 0) {
+        Py_RETURN_FALSE; /* captured code has switched it off */
+    }
     /* with a tensor it is a question about metadata */
     return mg_call_any_twin(call->args, call->count + (call->kwnames == NULL ? 0 : PyTuple_GET_SIZE(call->kwnames)))
                ? record_as(call, call->callable)
@@ -837,6 +848,100 @@ call_overrides(const MgCall *call)
 {
     return call->kwnames == NULL ? has_overrides(call->capture, call->callable, call->args, call->count)
                                  : unknown(call);
+}
+
+/* ---- __torch_function__ ---- */
+
+static PyObject *
+call_mute(const MgCall *call)
+{
+    call->capture->torch.muted++;
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *
+call_unmute(const MgCall *call)
+{
+    if (call->capture->torch.muted == 0) {
+        mg_capture_abort(call->capture, MG_REASON_STATE, "a context manager is left that was not entered last");
+        return NULL;
+    }
+    call->capture->torch.muted--;
+    return Py_NewRef(Py_None);
+}
+
+/* handle_torch_function(function, relevant, *args, **kwargs) */
+static PyObject *
+call_handle(const MgCall *call)
+{
+    Py_ssize_t names = call->kwnames == NULL ? 0 : PyTuple_GET_SIZE(call->kwnames);
+    PyObject *args = call->count < 2 ? NULL : PyTuple_New(call->count - 2),
+             *kwargs = args == NULL ? NULL : PyDict_New();
+    for (Py_ssize_t i = 2; args != NULL && i < call->count; i++) {
+        PyTuple_SET_ITEM(args, i - 2, Py_NewRef(call->args[i]));
+    }
+    for (Py_ssize_t i = 0; kwargs != NULL && i < names; i++) {
+        if (PyDict_SetItem(kwargs, PyTuple_GET_ITEM(call->kwnames, i), call->args[call->count + i]) < 0) {
+            Py_CLEAR(kwargs);
+        }
+    }
+    PyObject *result = kwargs == NULL ? NULL : mg_override_call(call->capture, call->args[0], args, kwargs);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return result == NULL && !PyErr_Occurred() ? unknown(call) : result;
+}
+
+static PyObject *
+call_torch_function(const MgCall *call)
+{
+    return call->kwnames == NULL ? mg_override_default(call->capture, call->args, call->count) : unknown(call);
+}
+
+/* torch._C._disabled_torch_function_impl(func, types, args, kwargs): the function itself, whose results stay plain. */
+static PyObject *
+call_disabled_function(const MgCall *call)
+{
+    if (!has_plain(call, 4)) {
+        return unknown(call);
+    }
+    PyObject *types = PyTuple_New(0);
+    PyObject *const args[] = {(PyObject *)mg_torch.tensor, call->args[0], types, call->args[2], call->args[3]};
+    PyObject *result = types == NULL ? NULL : mg_override_default(call->capture, args, 5);
+    Py_XDECREF(types);
+    return result;
+}
+
+static PyObject *
+call_as_subclass(const MgCall *call)
+{
+    return has_plain(call, 2) && is_of_tensor(call) /* which no class overrides */
+               ? mg_override_as_subclass(call->capture, call->args[0], call->args[1])
+               : unknown(call);
+}
+
+/* torch.Tensor._make_subclass(type, data, require_grad=False): without history, and a leaf. */
+static PyObject *
+call_make_subclass(const MgCall *call)
+{
+    int plain = has_plain(call, 2) || (has_plain(call, 3) && call->args[2] == Py_False);
+    if (!plain || !mg_is_twin(call->args[1])) {
+        return unknown(call);
+    }
+    call->capture->torch.muted++;
+    PyObject *data = mg_record_call(call->capture, MG_NODE_METHOD, MG_STRING("detach"), call->args + 1, 1, NULL);
+    call->capture->torch.muted--;
+    PyObject *result = data == NULL ? NULL : mg_override_as_subclass(call->capture, data, call->args[0]);
+    Py_XDECREF(data);
+    return result;
+}
+
+/* torch.Tensor.__new__(type, data): an alias. */
+static PyObject *
+call_new_tensor(const MgCall *call)
+{
+    return has_plain(call, 2) && mg_is_twin(call->args[1])
+               ? mg_override_as_subclass(call->capture, call->args[1], call->args[0])
+               : unknown(call);
 }
 
 /* Of an exception that captured code handles. */

@@ -73,6 +73,7 @@ map_twin(MgMapping *mapping, PyObject *value)
         mapping->varies = mapping->varies || meta->varies;
     }
     mapping->symbolic = mapping->symbolic || mg_twin_fake(twin) != NULL;
+    mapping->overridden = mapping->overridden || (twin->overrides && mg_capture_overrides(mapping->capture));
     PyObject *original = mg_twin_original(value), *ref = mg_record_new_ref(twin->node);
     if (ref == NULL || (original != value && note_alias(mapping, value, ref) < 0)) {
         Py_XDECREF(ref);

@@ -16,6 +16,7 @@ typedef struct {
     int infers;        /* the operation takes the dtype of its result from numpy's scalars among the arguments, */
     int stores;        /* or puts them into a tensor, which takes fewer of them */
     int containers;    /* how many there were so far */
+    int overridden;    /* a tensor among them has a __torch_function__ that is to be called */
     int added; /* a program has added the operator, or it is given subgraphs: what it returns may be another thing each time */
 } MgMapping;
 

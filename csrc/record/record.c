@@ -19,6 +19,8 @@
 #include "record/fallback.h"
 #include "record/number.h"
 #include "record/operator.h"
+#include "record/overridden.h"
+#include "record/parts.h"
 #include "record/shape/shape.h"
 #include "record/subgraph.h"
 #include "record/symbol.h"
@@ -103,16 +105,6 @@ mg_record_new_ref(int index)
     return (PyObject *)ref;
 }
 
-/* AOTAutograd does not know that what a wrapper holds is an input of its own, too. MG_ERR if one of the two is written to. */
-static int
-note_parts(MgCapture *capture, int parts)
-{
-    capture->graph.parts |= parts;
-    return capture->graph.foreign && capture->graph.parts == (MG_PARTS_GIVEN | MG_PARTS_WRITTEN)
-               ? mg_capture_abort(capture, MG_REASON_BACKEND, "a write to a tensor that another one wraps")
-               : MG_OK;
-}
-
 int
 mg_record_input(MgCapture *capture, PyObject *object)
 {
@@ -120,7 +112,7 @@ mg_record_input(MgCapture *capture, PyObject *object)
     if (twin->node >= 0) {
         return MG_OK;
     }
-    if (mg_storage_meet(capture, twin) < 0 || (twin->is_part && note_parts(capture, MG_PARTS_GIVEN) < 0)) {
+    if (mg_storage_meet(capture, twin) < 0 || (twin->is_part && mg_parts_note(capture, MG_PARTS_GIVEN) < 0)) {
         return MG_ERR;
     }
     twin->node = add_node(capture, (MgNode){.kind = MG_NODE_INPUT,
@@ -750,23 +742,6 @@ stop_before_rows(MgCapture *capture, PyObject *twins)
     }
 }
 
-/* Notes the wrappers, and what they hold, among the tensors that are written to. MG_OK or MG_ERR. */
-static int
-check_parts(MgCapture *capture, PyObject *written, PyObject *twins)
-{
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(written); i++) {
-        MgTwin *twin = mg_twin_of(PyList_GET_ITEM(twins, PyLong_AsSsize_t(PyTuple_GET_ITEM(written, i)))), *one = twin;
-        do {
-            int is_wrapper = (one->meta->flags & MG_META_WRAPPER) && one->source != NULL;
-            if ((one->is_part || is_wrapper) && note_parts(capture, MG_PARTS_WRITTEN) < 0) {
-                return MG_ERR;
-            }
-            one = one->next;
-        } while (one != twin);
-    }
-    return MG_OK;
-}
-
 /* The same where a row is written to, of which only autograd knows that it fails. MG_OK or MG_ERR. */
 static int
 check_rows(MgCapture *capture, PyObject *written, PyObject *twins)
@@ -940,7 +915,8 @@ work_out(Operation *operation, MgNodeKind kind, PyObject *target, PyObject *cons
         mapping->twins = mapping->key == NULL ? NULL : PyList_New(0);
         if (mapping->twins == NULL || mg_record_key_add(mapping, target) < 0 || mg_record_key_add(mapping, state) < 0 ||
             mg_record_map_arguments(mapping, args, count, kwnames, &operation->args, &operation->kwargs) < 0 ||
-            check_gradless(capture, mapping->twins) < 0 || mg_shape_add_settings(target, mapping->key) < 0) {
+            mapping->overridden || check_gradless(capture, mapping->twins) < 0 ||
+            mg_shape_add_settings(target, mapping->key) < 0) {
             mg_facts_free(&before);
             return MG_ERR;
         }
@@ -1023,8 +999,16 @@ record(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *a
         check_in_place(capture, target, args, count) < 0) {
         goto done;
     }
+    if (mg_overridden_is(capture, args, count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)))) {
+        result = mg_overridden_call(capture, kind, target, args, count, kwnames);
+        goto done;
+    }
     int status = work_out(&operation, kind, target, args, count, kwnames, state);
     MgOutcome *outcome = operation.outcome;
+    if (MG_UNLIKELY(mapping->overridden) && !PyErr_Occurred()) { /* a tensor in a container */
+        result = mg_overridden_call(capture, kind, target, args, count, kwnames);
+        goto done;
+    }
     if (outcome == NULL || PyTuple_GET_SIZE(outcome->changes) > 0 || PyTuple_GET_SIZE(outcome->written) > 0 ||
         !mg_shape_ignores_leaves(kind, target, operation.args)) {
         capture->graph.asks_leaves =
@@ -1049,8 +1033,9 @@ record(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *a
                                    : Py_NewRef(value);
         goto done;
     }
-    if (mg_capture_operate(capture) < 0 || check_rows(capture, outcome->written, mapping->twins) < 0 ||
-        check_parts(capture, outcome->written, mapping->twins) < 0 ||
+    if (mg_capture_operate(capture) < 0 || mg_overridden_check(capture, mapping->twins) < 0 ||
+        check_rows(capture, outcome->written, mapping->twins) < 0 ||
+        mg_parts_check(capture, outcome->written, mapping->twins) < 0 ||
         (capture->graph.closed > 0 && mg_subgraph_check(capture, mapping) < 0) ||
         mg_subgraph_write(capture, mapping->twins, outcome) < 0 ||
         check_recurrent(capture, target, value, args, count) < 0) {

@@ -157,6 +157,10 @@ add_input(MgCapture *capture, MgSubgraph *subgraph, PyObject *value)
         mg_capture_abort(capture, MG_REASON_SUBGRAPH, "it is given a %s", Py_TYPE(value)->tp_name);
         return NULL;
     }
+    if (mg_twin_of(value)->type != NULL) { /* what its class does is not known inside */
+        mg_capture_abort(capture, MG_REASON_SUBGRAPH, "it is given a %s", mg_twin_of(value)->type->tp_name);
+        return NULL;
+    }
     PyObject *twin = mg_twin_new(mg_twin_of(value)->meta, capture->number);
     int node = twin == NULL ? -1 : mg_record_placeholder(capture, (PyObject *)mg_twin_of(value)->meta);
     PyObject *index = node < 0 ? NULL : PyLong_FromLong(node);
@@ -177,6 +181,9 @@ static int
 map_output(MgCapture *capture, PyObject *output, PyObject **mapped, PyObject **value)
 {
     *mapped = *value = NULL;
+    if (mg_is_twin(output) && mg_twin_of(output)->type != NULL) {
+        return mg_capture_abort(capture, MG_REASON_SUBGRAPH, "it returns a %s", mg_twin_of(output)->type->tp_name);
+    }
     if (mg_is_twin(output)) {
         if (mg_twin_of(output)->capture != capture->number || mg_record_input(capture, output) < 0 ||
             check_there(capture, mg_twin_node(output)) < 0 ||

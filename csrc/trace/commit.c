@@ -698,6 +698,7 @@ mg_commit(MgCapture *capture, PyObject *result)
         capture->reason = reason;
     }
     entry->codes = Py_XNewRef(capture->around.codes);
+    entry->is_muted = capture->graph.muted;
     if (status == MG_OK) {
         drop_unused_numbers(capture);
     }

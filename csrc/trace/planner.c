@@ -732,6 +732,24 @@ mg_plan_find(MgPlanner *planner, PyObject *value)
     return add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_SOURCE, .index = record->source->id});
 }
 
+/* A tensor that captured code has made one of a class: the graph knows nothing of that. */
+static int
+add_subclass(MgPlanner *planner, PyObject *value)
+{
+    MgTwin *twin = mg_twin_of(value);
+    int node = add_compound(planner, value, MG_PLAN_SUBCLASS, (PyObject *)twin->type, 2);
+    if (node < 0 || set_part(planner, node, 0, twin->base) < 0) {
+        return -1;
+    }
+    planner->plan->nodes[node].parts[1] = -1;
+    if (twin->dict != NULL && PyDict_GET_SIZE(twin->dict) > 0) {
+        int part = add_dict(planner, twin->dict, twin->dict, (PyObject *)&PyDict_Type);
+        planner->plan->nodes[node].parts[1] = part;
+        return part < 0 ? -1 : node;
+    }
+    return node;
+}
+
 /* A twin: an output of the graph. */
 static int
 add_tensor(MgPlanner *planner, PyObject *value)
@@ -747,6 +765,9 @@ add_tensor(MgPlanner *planner, PyObject *value)
     if (mg_twin_of(original)->gradless) {
         capture->breaks.refused = 1;
         return mg_capture_abort(capture, MG_REASON_BACKEND, "a view that was made where gradients were off");
+    }
+    if (mg_twin_of(original)->base != NULL) {
+        return add_subclass(planner, original);
     }
     int output = output_index(planner, mg_twin_node(value));
     int node = output < 0 ? -1 : add_node(planner->plan, (MgPlanNode){.kind = MG_PLAN_OUTPUT, .index = output});

@@ -12,6 +12,7 @@
 #include "torch/typekind.h"
 #include "world/tensorclass.h"
 #include "world/world.h"
+#include "world/override.h"
 #include "world/subclass.h"
 
 static PyObject *getattr_function; /* strong: builtins.getattr */
@@ -85,6 +86,9 @@ Py_ssize_t
 mg_tensor_length(MgCapture *capture, PyObject *object)
 {
     MgTwin *twin = mg_twin_of(object);
+    if (mg_override_has(capture, object)) {
+        return mg_capture_abort(capture, MG_REASON_TENSOR_SUBCLASS, "%s", twin->type->tp_name);
+    }
     if (mg_record_input(capture, object) < 0 ||
         mg_tensor_class_check_special(capture, object, MG_STRING("__len__")) < 0) {
         return -1;
@@ -106,6 +110,9 @@ mg_tensor_length(MgCapture *capture, PyObject *object)
 PyObject *
 mg_tensor_len(MgCapture *capture, PyObject *object)
 {
+    if (mg_override_has(capture, object)) {
+        return mg_record_call(capture, MG_NODE_METHOD, MG_STRING("__len__"), &object, 1, NULL);
+    }
     MgMeta *meta = mg_twin_of(object)->meta;
     if (meta->varies && meta->dim > 0) {
         if (mg_record_input(capture, object) < 0 ||
@@ -130,6 +137,9 @@ mg_tensor_iter(MgCapture *capture, PyObject *object)
 {
     if (mg_tensor_class_check_special(capture, object, MG_STRING("__iter__")) < 0) {
         return NULL;
+    }
+    if (mg_override_has(capture, object)) {
+        return mg_record_call(capture, MG_NODE_METHOD, MG_STRING("__iter__"), &object, 1, NULL);
     }
     if (mg_twin_of(object)->meta->dim == 0) {
         PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
@@ -213,6 +223,18 @@ has_no_history(const MgTwin *twin)
     return twin->real == NULL && twin->next != twin && flags == MG_META_REQUIRES_GRAD;
 }
 
+/* What the __torch_function__ of a class returns for an attribute that all tensors have. */
+static PyObject *
+get_overridden(MgCapture *capture, PyObject *object, PyObject *descriptor)
+{
+    PyObject *getter = mg_aside_getattr(descriptor, MG_STRING("__get__"));
+    PyObject *args = getter == NULL ? NULL : PyTuple_Pack(1, object);
+    PyObject *result = args == NULL ? NULL : mg_override_call(capture, getter, args, NULL);
+    Py_XDECREF(getter);
+    Py_XDECREF(args);
+    return result;
+}
+
 PyObject *
 mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
 {
@@ -242,6 +264,11 @@ mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
     }
     if (found != NULL && !is_own) {
         return mg_tensor_class_get(capture, object, name, found);
+    }
+    if (found != NULL && Py_TYPE(found)->tp_descr_set != NULL && mg_override_has(capture, object) &&
+        PyUnicode_CompareWithASCIIString(name, "__class__") != 0 &&
+        PyUnicode_CompareWithASCIIString(name, "__dict__") != 0) {
+        return get_overridden(capture, object, found);
     }
     if (PyUnicode_CompareWithASCIIString(name, "shape") == 0) {
         return meta->varies         ? mg_number_wrap(capture, meta->sizes)
@@ -311,6 +338,24 @@ mg_tensor_get_method(MgCapture *capture, PyObject *object, PyObject *name, PyObj
     return 0;
 }
 
+/* Gives an attribute to a tensor that captured code has made, or takes it from it. MG_OK or MG_ERR. */
+static int
+set_own(MgCapture *capture, MgTwin *twin, PyObject *name, PyObject *value)
+{
+    if (twin->dict == NULL && (twin->dict = PyDict_New()) == NULL) {
+        return MG_ERR;
+    }
+    if (value == NULL) {
+        return PyDict_GetItemWithError(twin->dict, name) == NULL
+                   ? mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of a tensor", name)
+                   : PyDict_DelItem(twin->dict, name);
+    }
+    PyObject *kept = mg_world_escape(capture, value);
+    int status = kept == NULL ? MG_ERR : PyDict_SetItem(twin->dict, name, kept);
+    Py_XDECREF(kept);
+    return status;
+}
+
 int
 mg_tensor_setattr(MgCapture *capture, PyObject *object, PyObject *name, PyObject *value)
 {
@@ -327,8 +372,12 @@ mg_tensor_setattr(MgCapture *capture, PyObject *object, PyObject *name, PyObject
     if (is_own < 0 || is_plain < 0) {
         return MG_ERR;
     }
-    if (twin->real == NULL || twin->source == NULL || hook == NULL || !is_plain || twin->type != NULL ||
-        (found != NULL && Py_TYPE(found)->tp_descr_set != NULL)) {
+    int is_data = found != NULL && Py_TYPE(found)->tp_descr_set != NULL;
+    if (twin->base != NULL && hook != NULL && is_plain && !is_data && PyUnicode_CheckExact(name)) {
+        return set_own(capture, twin, name, value);
+    }
+    if (twin->real == NULL || twin->source == NULL || hook == NULL || !is_plain ||
+        (twin->meta->flags & MG_META_WRAPPER) || (found != NULL && Py_TYPE(found)->tp_descr_set != NULL)) {
         return mg_capture_abort(capture, MG_REASON_STORE, "attribute %U of a tensor", name);
     }
     return mg_world_generic_setattr(capture, twin->real, name, value);
@@ -347,6 +396,12 @@ mg_tensor_torch_function(PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     PyObject *function = args[0], *kwargs = count > 3 && args[3] != Py_None ? args[3] : NULL;
+    if (mg_capture_overrides(capture)) {
+        PyObject *overridden = mg_override_call(capture, function, args[2], kwargs);
+        if (overridden != NULL || PyErr_Occurred()) {
+            return overridden;
+        }
+    }
     /* a getter or setter of an attribute: the bound __get__ or __set__ of its descriptor */
     PyObject *self = mg_aside_getattr(function, MG_STRING("__self__"));
     if (self == NULL) {

@@ -8,6 +8,7 @@
 #include "capture/origin.h"
 #include "capture/tracer.h"
 #include "torch/typekind.h"
+#include "world/override.h"
 #include "world/world.h"
 #include "world/worldbase.h"
 
@@ -51,8 +52,8 @@ guard_hooks(MgCapture *capture, PyTypeObject *type)
                                MG_STRING("__getattr__")};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
         PyObject *found = _PyType_Lookup(type, names[i]);
-        if (i == 0 && mg_kind_is_wrapper(type)) {
-            continue; /* it has a part in what the node of an operation does */
+        if (i == 0 && (mg_kind_is_wrapper(type) || mg_override_is_class(type))) {
+            continue; /* it has a part in what the node of an operation does, or is called */
         }
         if (found != NULL && !is_torchs_own(found)) {
             return mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%s of %s was replaced", PyUnicode_AsUTF8(names[i]),
@@ -74,7 +75,9 @@ mg_tensor_class_find(MgCapture *capture, const MgTwin *twin, PyObject *name, int
         return NULL;
     }
     PyObject *found = _PyType_Lookup(type, name);
-    *is_own = found != NULL && is_torchs_own(found);
+    int is_inherited = twin->type == NULL || found == _PyType_Lookup(mg_torch.tensor, name) ||
+                       found == _PyType_Lookup(mg_torch.parameter, name);
+    *is_own = found != NULL && is_inherited && is_torchs_own(found);
     return found;
 }
 
@@ -83,7 +86,8 @@ mg_tensor_own_attribute(MgCapture *capture, const MgTwin *twin, PyObject *name, 
 {
     *value = NULL;
     if (twin->real == NULL) {
-        return 0;
+        *value = twin->dict == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(twin->dict, name));
+        return *value != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
     }
     PyObject **slot = _PyObject_GetDictPtr(twin->real);
     MgOutside *dict = slot == NULL || *slot == NULL ? NULL : mg_outside_find(capture, *slot);

@@ -20,6 +20,7 @@
 #include "torch/kinds.h"
 #include "torch/typekind.h"
 #include "world/worldbase.h"
+#include "world/override.h"
 #include "world/subclass.h"
 
 #include <structmember.h>
@@ -229,6 +230,12 @@ reach_tensor(MgCapture *capture, MgOutside *record)
     if (type != mg_torch.tensor && !is_parameter && !mg_kind_is_plain_tensor(type)) {
         if (mg_kind_is_wrapper(type)) {
             int status = mg_subclass_reach(capture, record);
+            return status < 0 || capture->quiet > 0 || !is_input_when_read(record->source)
+                       ? status
+                       : mg_record_input(capture, record->view);
+        }
+        if (mg_override_is_class(type)) {
+            int status = mg_override_reach(capture, record);
             return status < 0 || capture->quiet > 0 || !is_input_when_read(record->source)
                        ? status
                        : mg_record_input(capture, record->view);

@@ -180,13 +180,15 @@ class Compiler:
     def __call__(self, entry: _core.Entry) -> Any:
         """What the backend made, with its guard on the inputs if it has one; None if the core is to run the graph."""
         session = _session.current()
-        with contextlib.nullcontext() if session is None else session.profiled():
+        muted = torch._C.DisableTorchFunctionSubclass() if entry.muted else contextlib.nullcontext()
+        with contextlib.nullcontext() if session is None else session.profiled(), muted:
             return self._compile(entry, session)
 
     def _ticket(self, entry: _core.Entry) -> _shared.Ticket | None:
         """What finds others with the same graph; None if what is made of it is for this entry alone."""
         ticket = None if self.observer is None else self.observer.ticket(entry)
         alone = self._chosen() is not self.backend or _is_freezing(self.backend) or _debug.is_overridden()
+        alone = alone or bool(entry.muted) or entry.symbols is not None
         return None if alone else ticket
 
     def _compile(self, entry: _core.Entry, session: _session.Session | None) -> Any:
@@ -219,6 +221,9 @@ class Compiler:
         )  # what is decided by data is not told apart from floats
         if sizes is not None and (sizes.failed or (sizes.floats and constants)):
             return [*sizes.floats] or NotImplemented
+        classed = _classed(inputs) if entry.muted else []
+        for position in classed:
+            inputs[position] = inputs[position].as_subclass(torch.Tensor)
         given = [value for position, value in enumerate(inputs) if position not in frozen]
         if not built.recipe.has_values():
             return None  # it only changes torch's state: nothing for a backend either
@@ -293,6 +298,8 @@ class Compiler:
             ticket.keep(compiled, check, order, apart, entry.size_guards()[decided:])
         if is_replayed:
             return None
+        if classed:
+            compiled = _without_classes(compiled, classed)
         if frozen:
             compiled, check = _without(compiled, frozen), _same(inputs, frozen, check)
         if sizes is not None and floats:
@@ -328,6 +335,28 @@ def _has_cuda_graphs() -> bool:
     """Whether inductor makes CUDA graphs, which take no tensors of the CPU: floats are constants then."""
     settings = sys.modules.get("torch._inductor.config")
     return settings is not None and bool(settings.triton.cudagraphs)
+
+
+def _classed(inputs: Sequence[Any]) -> list[int]:
+    """The positions of tensors whose classes override `__torch_function__`: the graph has what they made of it."""
+    plain = (torch.Tensor, torch.nn.Parameter)
+    return [
+        position
+        for position, value in enumerate(inputs)
+        if isinstance(value, torch.Tensor) and type(value) not in plain and not _subclasses.is_wrapper(value)
+    ]
+
+
+def _without_classes(compiled: Callable[..., Any], classed: list[int]) -> Callable[..., Any]:
+    """A compiled graph that is given plain tensors at some positions: AOTAutograd does not take others."""
+
+    def run(*inputs: Any) -> Any:
+        plain = list(inputs)
+        for position in classed:
+            plain[position] = plain[position].as_subclass(torch.Tensor)
+        return compiled(*plain)
+
+    return run
 
 
 def _without(compiled: Callable[..., Any], frozen: list[int]) -> Callable[..., Any]:

@@ -572,3 +572,9 @@ def look(own: int, is_call: bool) -> int | None:
     take_symbols()
     limit = get("recompile_limit") if own < 0 else own
     return max(0, min(int(limit), int(get("accumulated_recompile_limit")), 1 << 30))
+
+
+def is_traced_class(cls: type) -> bool:
+    """Whether tensors of a class with behaviour of its own are captured: torch's settings may name it."""
+    settings = sys.modules.get("torch._dynamo.config")
+    return settings is None or cls not in settings.nontraceable_tensor_subclasses

@@ -143,7 +143,8 @@ class Observer:
             for frame in where or ():
                 line = _stack.summary(frame[0], frame[1]).lineno
                 counters["resumes"][f"torch_dynamo_resume_in_{frame[0].co_name}_at_{line}"] += 1
-        counters["graph_break"][text] += 1
+        if name not in OWN_ERRORS or action != "skip":  # a call that raises in eager too ends no graph
+            counters["graph_break"][text] += 1
         hint = _hints.hint_for(name, detail, _core.reasons()[name][1])
         reason = BreakReason(name, text, detail, hint, _stack.user_frames(where))
         if self.reasons is not None:

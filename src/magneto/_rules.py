@@ -662,6 +662,14 @@ def tables() -> dict[str, Any]:
     for enter, (leave, *_) in _MANAGERS.items():
         calls[enter] = "enter"
         calls[leave] = "exit"
+    switch: Any = torch._C.DisableTorchFunctionSubclass
+    calls[switch] = "native"
+    calls[switch.__enter__] = "mute"
+    calls[switch.__exit__] = "unmute"
+    calls[torch.overrides.handle_torch_function] = "handle"
+    calls[torch.Tensor.__torch_function__.__func__] = "torch_function"  # type: ignore[attr-defined]
+    calls[torch._C._disabled_torch_function_impl] = "disabled_function"
+    calls[torch.Tensor.__new__] = "new_tensor"
     calls[object.__getattribute__] = "object_getattr"
     calls[object.__setattr__] = "object_setattr"
     calls[object.__delattr__] = "object_delattr"
@@ -678,6 +686,8 @@ def tables() -> dict[str, Any]:
     calls[type.__subclasscheck__] = "native"
     calls.update(_recorded_functions())
     calls.update(_tensor_methods())
+    calls[torch.Tensor.as_subclass] = "as_subclass"
+    calls[torch.Tensor._make_subclass] = "make_subclass"
     calls.update(_queries())
     calls.update(_named(_CONSTANT_FUNCTIONS, "constant"))
     calls.update(dict.fromkeys(_POLYFILLS, "polyfill"))

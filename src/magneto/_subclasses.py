@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+
+from magneto import _control
 
 
 class _Asked(Exception):
@@ -57,8 +58,7 @@ def why_not(tensor: Any) -> str | None:
     cls = type(tensor)
     if not is_wrapper(tensor):
         return cls.__name__
-    settings = sys.modules.get("torch._dynamo.config")
-    if settings is not None and cls in settings.nontraceable_tensor_subclasses:
+    if not _control.is_traced_class(cls):
         return f"{cls.__name__}, which is among nontraceable_tensor_subclasses"
     if (
         tensor.is_nested

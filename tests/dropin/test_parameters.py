@@ -84,8 +84,11 @@ def test_another_class_is_another_entry():
     assert len(magneto.cache_entries(compiled)) == 3
 
 
-def test_a_class_with_behaviour_is_no_plain_parameter():
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_class_with_behaviour_is_no_plain_parameter(backend):
     module = Module(Special)
-    with pytest.raises(magneto.exc.Unsupported, match="behaviour of its own"):
-        magneto.compile(module, backend="eager", fullgraph=True)(X)
-    assert torch.equal(magneto.compile(module, backend="eager")(X), module(X))
+    compiled = magneto.compile(module, backend=backend, fullgraph=True)
+    result, expected = compiled(X), module(X)
+    assert torch.equal(result, expected) and type(result) is type(expected) and result.requires_grad
+    result.sum().backward()
+    assert torch.equal(module.weight.grad, torch.full((3,), 2.0))

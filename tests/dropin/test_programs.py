@@ -44,7 +44,7 @@ MORE: dict[str, tuple[int, int, str]] = {
         5,
         "DistributedDataParallel's own forward is captured around its calls of C++ objects",
     ),
-    "geometric_graphs": (8, 7, "an iterator over pairs of modules that lives over a break is not captured"),
+    "geometric_graphs": (8, 4, "an iterator over pairs of modules that lives over a break is not captured"),
 }
 """Programs with more graphs or breaks than by torch.compile: how many at most, and why."""
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from . import harness, library_copies, library_gradients, library_settings, library_standard
+from . import (
+    harness,
+    library_copies,
+    library_gradients,
+    library_settings,
+    library_standard,
+    library_subclasses,
+)
 from .texts import join, parse
 
 PROGRAMS = join(
@@ -12,6 +19,7 @@ PROGRAMS = join(
     library_settings,
     library_copies,
     library_gradients,
+    library_subclasses,
 )
 
 # Programs that are not captured: eager gives the same result, and this is why.
@@ -21,6 +29,7 @@ NOT_CAPTURED = {
     "lru after write": "a cached function runs for real, and must not miss what captured code has written",
     "a question about data with an answer that is no tensor": "the answer is in the data",
     "a tensor stored by the module operator": "an operation of what is no tensor is a break",
+    "subclass with an operator of its own": "operators are recorded, not looked up",
     "grad store": "writes to gradients are not held back yet",
 }
 

@@ -1,0 +1,97 @@
+/* Operations on tensors whose classes override `__torch_function__`: they are called, not recorded. See world/override.c. */
+#include "record/overridden.h"
+
+#include "capture/tracer.h"
+
+int
+mg_overridden_is_other(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_Check(object) && !mg_torch_is_tensor(object) &&
+           _PyType_Lookup(type, MG_STRING("__torch_function__")) != NULL;
+}
+
+/* The same for C code that is given an object which is no tensor: torch would not see the classes that twins stand for. New. */
+static PyObject *
+call_directly(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+{
+    PyObject *tuple = PyTuple_New(count), *kwargs = tuple == NULL || kwnames == NULL ? NULL : PyDict_New();
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
+    }
+    for (Py_ssize_t i = 0; kwargs != NULL && i < PyTuple_GET_SIZE(kwnames); i++) {
+        if (PyDict_SetItem(kwargs, PyTuple_GET_ITEM(kwnames, i), args[count + i]) < 0) {
+            Py_CLEAR(kwargs);
+        }
+    }
+    PyObject *result = tuple == NULL || (kwargs == NULL && kwnames != NULL)
+                           ? NULL
+                           : mg_tracer.override(capture, function, tuple, kwargs);
+    Py_XDECREF(tuple);
+    Py_XDECREF(kwargs);
+    return result;
+}
+
+int
+mg_overridden_is(const MgCapture *capture, PyObject *const *args, Py_ssize_t total)
+{
+    for (Py_ssize_t i = 0; i < total; i++) {
+        if (MG_UNLIKELY(mg_is_twin(args[i]) ? mg_twin_of(args[i])->overrides : mg_overridden_is_other(args[i]))) {
+            return mg_capture_overrides(capture);
+        }
+    }
+    return 0;
+}
+
+PyObject *
+mg_overridden_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *args, Py_ssize_t count,
+                   PyObject *kwnames)
+{
+    Py_ssize_t total = count + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)), ready = 0;
+    PyObject **exposed = PyMem_Calloc((size_t)total + 1, sizeof(PyObject *)), *result = NULL;
+    if (exposed == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    while (ready < total && (exposed[ready] = mg_tracer.expose(capture, args[ready])) != NULL) {
+        ready++;
+    }
+    int others = 0;
+    for (Py_ssize_t i = 0; i < ready; i++) {
+        others |= mg_overridden_is_other(exposed[i]);
+    }
+    PyObject *function = kind == MG_NODE_METHOD ? _PyType_Lookup(mg_torch.tensor, target) : target;
+    if (ready == total && others && function != NULL && !PyFunction_Check(function)) {
+        result = call_directly(capture, function, exposed, count, kwnames);
+    }
+    else if (ready == total) {
+        result = kind == MG_NODE_METHOD ? PyObject_VectorcallMethod(target, exposed, (size_t)count, kwnames)
+                                        : PyObject_Vectorcall(target, exposed, (size_t)count, kwnames);
+        result = mg_tracer.touch(capture, result);
+    }
+    while (ready-- > 0) {
+        Py_DECREF(exposed[ready]);
+    }
+    PyMem_Free(exposed);
+    return result;
+}
+
+int
+mg_overridden_check(MgCapture *capture, PyObject *twins)
+{
+    PyObject *name = MG_STRING("__torch_function__");
+    const char *class = NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(twins); i++) {
+        const MgTwin *twin = mg_twin_of(PyList_GET_ITEM(twins, i));
+        if (MG_LIKELY(twin->type == NULL)) {
+            continue;
+        }
+        class = twin->type->tp_name;
+        capture->graph.muted |= twin->overrides;
+        capture->graph.wrappers |= (twin->meta->flags & MG_META_WRAPPER) && /* of which it is a part to be called */
+                                   _PyType_Lookup(twin->type, name) != _PyType_Lookup(mg_torch.tensor, name);
+    }
+    return class != NULL && capture->graph.wrappers && (capture->graph.muted || capture->torch.muted > 0)
+               ? mg_capture_abort(capture, MG_REASON_TENSOR_SUBCLASS, "%s", class)
+               : MG_OK;
+}
