@@ -45,8 +45,9 @@ def _forget(address: int, reference: weakref.ref[CodeType]) -> None:
         known = _frames.get(address)
         if known is not None and known[0] is reference:
             del _frames[address]
-            for frame in known[1].values():  # no id has this number again
-                _counters.FRAME_COMPILE_COUNTER.pop(frame, None)
+            counts = _counters.FRAME_COMPILE_COUNTER
+            for frame in known[1].values() if counts is not None else ():  # None: the interpreter exits
+                counts.pop(frame, None)  # no id has this number again
 
 
 def allocate(code: CodeType, offset: int) -> CompileId:

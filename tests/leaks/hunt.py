@@ -65,6 +65,19 @@ def malloc_bytes_in_use() -> int:
     return int(info.uordblks + info.hblkhd)
 
 
+def clear_sympy() -> None:
+    """Empty what sympy, and torch's functions for it, remember of expressions, with the numbers in them."""
+    if "sympy.core.cache" not in sys.modules:
+        return
+    sys.modules["sympy.core.cache"].clear_cache()
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("torch.utils._sympy", "torch.fx.experimental")):
+            for value in list(vars(module).values()):
+                for part in [value, *(vars(value).values() if isinstance(value, type) else ())]:
+                    if isinstance(part, functools._lru_cache_wrapper):
+                        part.cache_clear()
+
+
 def clear_torch() -> None:
     """Empty torch's caches, where their modules are loaded."""
     module = sys.modules.get("torch.fx.graph_module")
@@ -83,6 +96,7 @@ def clear_torch() -> None:
         module.guard_failures.clear()
         module.graph_break_reasons.clear()
         sys.modules["torch._logging._internal"].structured_logging_overhead.clear()
+    clear_sympy()
     module = sys.modules.get("torch._dynamo.convert_frame")
     if module is not None:
         module.input_codes.clear()
