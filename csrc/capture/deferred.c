@@ -101,6 +101,7 @@ find_number(MgCapture *capture, MgDeferred *lazy)
     int varies = is_float ? mg_varying_float(capture, lazy->source, lazy->value)
                           : mg_varying_int(capture, lazy->source, 0, lazy->value, &dim);
     if (varies > 0) {
+        lazy->source->raw = lazy->value;
         lazy->number = is_float ? mg_tracer.real(capture, lazy->value, lazy->source) : mg_tracer.number(capture, dim);
     }
     return varies < 0 || (varies > 0 && lazy->number == NULL) ? MG_ERR : MG_OK;
@@ -112,8 +113,9 @@ use(MgCapture *capture, MgFrame *frame, const MgUnit *next, int opcode, PyObject
 {
     PyObject *value = *slot;
     MgDeferred *lazy = value == NULL || !mg_deferred_fits(value) ? NULL : find(capture, value);
-    int is_identity = mg_opcode_asks_identity(opcode); /* which a number does not have */
-    if (lazy != NULL && lazy->used == 0 && !is_identity && find_number(capture, lazy) < 0) {
+    int has_identity =
+        !mg_opcode_asks_identity(opcode) || PyLong_CheckExact(value); /* which numbers that are computed lack */
+    if (lazy != NULL && lazy->used == 0 && has_identity && find_number(capture, lazy) < 0) {
         return MG_ERR;
     }
     if (lazy != NULL && lazy->number != NULL) {

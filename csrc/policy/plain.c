@@ -21,6 +21,9 @@ is_transparent_type(PyTypeObject *type)
             return 1;
         }
     }
+    if (strncmp(type->tp_name, "itertools.", 10) == 0 && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        return strcmp(type->tp_name, "itertools.count") != 0; /* which tells ints from other numbers */
+    }
     return type == mg_kinds.partial || mg_shadow_base(type) != NULL;
 }
 

@@ -398,6 +398,39 @@ mg_trace_raises(MgCapture *capture, PyObject *exception)
     return MG_OK;
 }
 
+/* Whether two numbers that vary are one object: known of those that lie outside as they are, and guarded. 1, 0 or MG_ERR; 2 for
+ * others. */
+static int
+are_same_numbers(MgCapture *capture, PyObject *left, PyObject *right)
+{
+    enum { LEAST_SHARED = -5, MOST_SHARED = 256 }; /* CPython has one object for each of these */
+    if (!mg_is_number(left)) {
+        PyObject *other = left;
+        left = right;
+        right = other;
+    }
+    if (!mg_is_number(left) || (!mg_is_number(right) && !PyLong_CheckExact(right))) {
+        return 2;
+    }
+    if (PyLong_CheckExact(right)) { /* a constant */
+        int overflow;
+        long long value = PyLong_AsLongLongAndOverflow(right, &overflow);
+        int compares = !overflow && value >= LEAST_SHARED && value <= MOST_SHARED && mg_number_is_backed(left) &&
+                       mg_number_kind(left) == MG_NUMBER_INT;
+        PyObject *equal = compares ? mg_arithmetic_compare(capture, Py_EQ, left, right) : NULL;
+        int result = !compares ? 2 : equal == NULL ? MG_ERR : equal == Py_True;
+        Py_XDECREF(equal);
+        return result;
+    }
+    MgSource *a = mg_number_source(capture, left), *b = mg_number_source(capture, right);
+    if (a == NULL || b == NULL || a->raw == NULL || b->raw == NULL) {
+        return 2;
+    }
+    int same = a->raw == b->raw;
+    int status = a == b ? MG_OK : mg_capture_guard_pair(capture, same ? MG_GUARD_ALIAS : MG_GUARD_DISTINCT, a, b);
+    return status < 0 ? MG_ERR : same;
+}
+
 int
 mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right)
 {
@@ -409,6 +442,10 @@ mg_trace_same(MgCapture *capture, PyObject *left, PyObject *right)
     }
     if (mg_outside_identity(capture, left) == mg_outside_identity(capture, right)) {
         return 1;
+    }
+    int same = are_same_numbers(capture, left, right);
+    if (same != 2) {
+        return same;
     }
     if ((mg_is_number(left) && (mg_is_number(right) || PyLong_Check(right))) ||
         (mg_is_number(right) && PyLong_Check(left))) { /* small ints are shared */

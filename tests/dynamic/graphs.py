@@ -357,4 +357,9 @@ THEIRS = {
     "comparisons returned": 4,
     "comparisons as factors": 4,
     "torch._check on ints and sizes": 4,
+    "identity of ints with constants and computed ints": 3,
+    "iterators of itertools over sizes": 2,
+    "an iterator of sizes over a break": 0,
+    "views of inputs that lie at other offsets": 2,
+    "a length that is a size": 5,
 }

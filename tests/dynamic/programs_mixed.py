@@ -680,4 +680,63 @@ def f(x, k):
 ---
 @ f(T(n, 2), 2) | 3 4 5
 @ f(T(6, 2), n) | 1 3 4
+
+### identity of ints with constants and computed ints
+def f(x, a, b):
+    return x + 1, a is b, a is a, a is not b, a is None, b is True, [a] == [b]
+---
+L = [1000, 1001, 1002]
+f(X, 3, 3)
+f(X, 4, 4)
+f(X, 5, 6)
+f(X, L[0], L[0])
+f(X, L[1], L[1])
+f(X, L[2], int("1002"))
+f(X, 7, True)
+
+### iterators of itertools over sizes
+def f(x):
+    n = x.shape[0]
+    return (
+        x + 1,
+        list(itertools.chain(x.shape, [7])),
+        list(itertools.product(x.shape, (1, 2))),
+        [b - a for a, b in itertools.pairwise([0, n, 9])],
+        list(itertools.zip_longest(x.shape, [1], fillvalue=n)),
+        list(itertools.starmap(lambda a, b: a * b, [(n, 2), (3, n)])),
+        list(itertools.accumulate(x.shape, operator.mul, initial=n)),
+        list(itertools.repeat(n, 2)),
+    )
+---
+@ f(T(n, 3)) | 3 4 5 6
+
+### an iterator of sizes over a break
+def f(x):
+    it = itertools.chain(x.shape, [7])
+    a = next(it)
+    print("break")
+    return a, list(it), x + 1
+---
+@ f(T(n, 3)) | 3 4 5 6
+
+### views of inputs that lie at other offsets
+def f(x):
+    return x[1:], x.view(-1), x.t(), x.as_strided((2,), (1,)), x.expand(2, *x.shape), x.chunk(2)
+---
+B = T(10, 4)
+@ f(B[n:]) | 1 2 3 4
+@ f(B[n : n + 3]) | 1 2 3 4
+
+### a length that is a size
+class C:
+    def __init__(self, t):
+        self.t = t
+    def __len__(self):
+        return self.t.shape[0] - 3
+def f(x, k):
+    c = C(x)
+    return x * len(c), len(c), bool(c), list(range(len(c)))[:1]
+---
+@ f(T(n, 3), 1) | 4 5 6 3
+f(T(2, 3), 1)
 """)

@@ -50,7 +50,9 @@ MORE = {
     "a tensor that grows over a break": (3, _LOOPS),
     "a loop over a size with a break in it": (2, _LOOPS),
     "membership among values beyond 64": (5, "large values are compared one by one: their product may overflow"),
-    "two ints are one object": (5, "whether two ints are one object is a break; torch.compile takes equal ones for one"),
+    "two ints are one object": (3, "torch.compile takes two ints for one object if they once were, which is wrong"),
+    "identity of ints with constants and computed ints": (4, "as above"),
+    "an iterator of sizes over a break": (2, _SKIPS + "it can't go on with an iterator behind a break"),
     "pads of all kinds": (4, "padding by nothing copies the layout of what is padded, here a transposed tensor"),
     "a convolution with computed padding": (4, "the dilation of a convolution is a constant"),
     "f-strings and keys of module dicts": (4, _SKIPS + "it has no format of ints that vary"),
@@ -58,7 +60,6 @@ MORE = {
     "mixes of floats and ints": (7, _LOOKS),
     "rounding of floats from outside": (4, _LOOKS),
     "numpy arrays as arguments": (4, "an array is an object of C code, of which only the identity is known"),
-    "zip, enumerate and accumulate of sizes": (4, "C code that adds numbers takes their values"),
     "range objects kept": (3, _SKIPS + "it has no range objects of ints that vary outside of loops"),
     "views at rows": (4, "storage_offset is a break"),
 }  # fmt: skip
