@@ -16,12 +16,19 @@ from magneto import _config, _core, _session
 
 _NAMES = ("job_id", "dynamic_sources", "dynamic_values", "unbacked_sources")
 _asks = False
+_has_specs = False
+
+
+def expect_specs() -> None:
+    """Something is compiled with a `shapes_spec`: captures ask from now on."""
+    global _has_specs
+    _has_specs = True
 
 
 def take() -> None:
     """Have captures from now on ask, or not, as the settings say."""
     global _asks
-    wanted = any(map(_config.of_compiler, _NAMES))
+    wanted = _has_specs or any(map(_config.of_compiler, _NAMES))
     if wanted != _asks:
         _asks = wanted
         _core.set_adviser(ask if wanted else None, tell if wanted else None)
@@ -102,6 +109,10 @@ def ask(
     """
     try:
         name = _name(text, root)
+        session = _session.current()
+        if session is not None and session.binding is not None and dim != -2:
+            dynamic, fixed = session.binding.ask(name, text, dim, sizes)
+            return dynamic, dynamic, fixed, None, None
         dynamic, unbacked = _told(name, dim, sizes)
         known = None if is_static else _known(name, dim, strides)
     except Exception as error:  # a pattern that is none, a job id that is reserved

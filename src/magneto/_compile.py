@@ -52,11 +52,10 @@ class Settings:
         self.name = name
         self.recompile_limit = recompile_limit
         self.isolate_recompiles = isolate_recompiles
-        self.shapes_spec = shapes_spec
+        self.shapes_spec = _check_shapes(dynamic, shapes_spec)
         self.guard_export_fn = guard_export_fn
         self.guard_fail_fn = guard_fail_fn
         self.error_on_graph_break = error_on_graph_break
-        _check_shapes(dynamic, shapes_spec)
         self.find()
 
     def find(self) -> Any:
@@ -75,6 +74,7 @@ class Settings:
         backend = self.find()
         hooks = _events.Hooks(self.guard_export_fn, self.guard_fail_fn)
         observer = _events.Observer(name or exc.name_of(function), self.fullgraph, function, hooks)
+        observer.spec = self.shapes_spec
         observer.maker = None if seen is not None else _shared.maker(backend)
         compiler = None if backend is None else _backends.Compiler(backend, function, seen, observer)
         compiled = _core.Compiled(
@@ -171,16 +171,17 @@ def _backend_now(backend: Any) -> Any:
     return backend
 
 
-def _check_shapes(dynamic: bool | None, shapes_spec: Any) -> None:
-    """Refuse what is wrong in what is said about shapes."""
-    if shapes_spec is not None:
-        from torch.fx.experimental.dynamic_spec import ShapesSpec
+def _check_shapes(dynamic: bool | None, shapes_spec: Any) -> Any:
+    """What is said about shapes as a specification; what is wrong in it is refused."""
+    if shapes_spec is None:
+        return None
+    from magneto import _advice, _spec
 
-        if not isinstance(shapes_spec, ShapesSpec):
-            ShapesSpec(shapes_spec)
-        if dynamic is not None:
-            raise ValueError("give either dynamic or shapes_spec, not both")
-        _control.note_shapes_spec()
+    made = _spec.made(shapes_spec)
+    if dynamic is not None:
+        raise ValueError("give either dynamic or shapes_spec, not both")
+    _advice.expect_specs()
+    return made
 
 
 @overload
@@ -240,7 +241,7 @@ def compile(
       depend on data are captured, which else are breaks.
     - `dynamic`: which sizes and ints become symbols, so that one graph serves all of them: True for all, False for
       none, None for those that were seen to change from call to call.
-    - `shapes_spec`: taken for the sake of `torch.compile`; it has no effect so far, and a warning says so.
+    - `shapes_spec`: which sizes and ints of the arguments vary, as `torch.compile` takes it; all others are constants.
     - `backend`: a name (`magneto.list_backends()`), or a callable that gets a `torch.fx.GraphModule` and its example
       inputs and returns a callable. `"eager"` runs the captured operations as they are. None is the default backend,
       inductor unless `torch.compiler.set_default_backend` says otherwise.

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import logging
 import sys
 import threading
 import types
@@ -396,19 +395,6 @@ def forced(compiled: _core.Compiled) -> Any:
 
 
 # ---- shapes ----
-
-_log = logging.getLogger("magneto")
-_noted = False
-
-
-def note_shapes_spec() -> None:
-    """Say, once in a process, that `shapes_spec` has no effect yet."""
-    global _noted
-    if not _noted:
-        _noted = True
-        _log.warning(
-            "shapes_spec has no effect yet: sizes become symbols when they vary, or as dynamic= says."
-        )
 
 
 @dataclasses.dataclass(frozen=True)

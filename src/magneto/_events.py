@@ -63,6 +63,8 @@ class Observer:
         self.hooks = hooks or Hooks()
         self.fullgraph = fullgraph
         self.writer = _logs.Writer(function, name)
+        self.spec: Any = None
+        """`shapes_spec`."""
         self.recompiled = False
         self.reasons: list[BreakReason] | None = None
         self.seconds = 0.0
@@ -75,6 +77,10 @@ class Observer:
         if not self.fullgraph:  # as torch.compile counts
             counters["frames"]["total"] += 1
         session = _session.Session(code, offset, self.writer.function)
+        if self.spec is not None and offset < 0:
+            from magneto import _spec
+
+            session.binding = _spec.Binding(self.spec, code)
         _tables.looked_at(code)
         session.open()
         session.trace()
@@ -104,6 +110,8 @@ class Observer:
             if session.profile is not None:
                 session.profile.seconds += seconds
                 session.profile.captures += 1
+            if session.binding is not None:
+                session.binding.settle(entry)
         operations = entry.operations
         if operations and not self._is_repeated(entry):
             stats["calls_captured"] += operations

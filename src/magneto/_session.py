@@ -59,6 +59,8 @@ class Session:
         self.offset = offset
         self.function = function
         """What was compiled."""
+        self.binding: Any = None
+        """What `shapes_spec` says of a call."""
         self.id = _ids.allocate(code, offset)
         self.start = time.time_ns()
         self.stack: Any = None

@@ -193,7 +193,7 @@ SETTINGS: dict[str, Setting] = {
         "TORCH_DYNAMO_DO_NOT_EMIT_RUNTIME_ASSERTS",
     ),
     "enable_cpp_symbolic_shape_guards": Setting(False, NOTHING, "guards on sizes are always a program in C"),
-    "_shapes_spec": Setting(None, LATER, _SHAPES),
+    "_shapes_spec": Setting(None, NOTHING, "what torch.compile notes of its argument"),
     "dynamic_shapes": Setting(True, NOTHING, _REMOVED),
     # guards
     "skip_nnmodule_hook_guards": Setting(True, NOTHING, "hooks are guarded: it costs a word, and is right"),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import logging
 
 import pytest
 import torch
 
 import magneto
-from magneto import _control, exc
+from magneto import exc
 
 X = torch.ones(3)
 
@@ -130,17 +129,6 @@ def test_the_mode_is_resolved_as_torch_does():
 
     theirs = torch._TorchCompileInductorWrapper("max-autotune-no-cudagraphs", None, None)
     assert Settings(mode="max-autotune-no-cudagraphs").find().config == theirs.config
-
-
-@pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
-def test_what_has_no_effect_is_said_once(monkeypatch, caplog):
-    from magneto._compile import Settings
-
-    monkeypatch.setattr(_control, "_noted", False)
-    with caplog.at_level(logging.WARNING, logger="magneto"):
-        for _ in range(2):
-            Settings(backend="eager", shapes_spec={})
-    assert caplog.text.count("has no effect yet") == 1
 
 
 @pytest.mark.no_leak_hunt("the hunt runs without pytest's capture of logs")
