@@ -15,6 +15,8 @@ subgraph_traverse(MgSubgraph *self, visitproc visit, void *arg)
     Py_VISIT(self->written);
     Py_VISIT(self->own);
     Py_VISIT(self->inputs);
+    Py_VISIT(self->metas);
+    Py_VISIT(self->forced);
     Py_VISIT(self->nodes);
     Py_VISIT(self->outputs);
     Py_VISIT(self->values);
@@ -31,6 +33,8 @@ subgraph_clear(MgSubgraph *self)
     mg_subgraph_end(self);
     Py_CLEAR(self->own);
     Py_CLEAR(self->inputs);
+    Py_CLEAR(self->metas);
+    Py_CLEAR(self->forced);
     Py_CLEAR(self->nodes);
     Py_CLEAR(self->outputs);
     Py_CLEAR(self->values);
@@ -71,10 +75,11 @@ mg_subgraph_new(void)
     subgraph->met = PyDict_New();
     subgraph->written = PySet_New(NULL);
     subgraph->own = PyList_New(0);
+    subgraph->forced = PyList_New(0);
     subgraph->groups = Py_NewRef(Py_None);
     subgraph->name = Py_NewRef(Py_None);
     subgraph->notes = Py_NewRef(Py_None);
-    if (subgraph->met == NULL || subgraph->written == NULL || subgraph->own == NULL) {
+    if (subgraph->met == NULL || subgraph->written == NULL || subgraph->own == NULL || subgraph->forced == NULL) {
         Py_CLEAR(subgraph);
     }
     else {
@@ -100,6 +105,7 @@ mg_subgraph_module(MgSubgraph *subgraph)
 static PyMemberDef subgraph_members[] = {
     {"inputs", T_OBJECT, offsetof(MgSubgraph, inputs), READONLY, NULL},
     {"own", T_OBJECT, offsetof(MgSubgraph, own), READONLY, NULL},
+    {"metas", T_OBJECT, offsetof(MgSubgraph, metas), READONLY, NULL},
     {"nodes", T_OBJECT, offsetof(MgSubgraph, nodes), READONLY, NULL},
     {"outputs", T_OBJECT, offsetof(MgSubgraph, outputs), READONLY, NULL},
     {"values", T_OBJECT, offsetof(MgSubgraph, values), READONLY, NULL},

@@ -16,10 +16,12 @@ struct MgSubgraph {
     PyObject *state;   /* strong: torch's state when it began */
     PyObject *before;  /* strong: what was there when it began, see capture/writes.h */
     PyObject *met;     /* strong: a dict, node -> what captured code has for it, of outer recordings */
+    PyObject *forced;  /* strong: a list of nodes of outer recordings that are inputs, used or not */
     PyObject *written; /* strong: a set of nodes of outer recordings that it has written to */
     /* when it is closed: */
     PyObject *own;     /* strong: a list of the nodes that are inputs of its own */
     PyObject *inputs;  /* strong: a list of nodes: its own inputs, then those of outer recordings */
+    PyObject *metas;   /* strong: a list of the metadata of the inputs from outer recordings */
     PyObject *nodes;   /* strong: a list of its nodes, as mg_node_describe gives them */
     PyObject *outputs; /* strong: a tuple or list of references to nodes, and constants; or only one of them */
     PyObject *values;  /* strong: a tuple of the metadata of the outputs, or the constants */

@@ -346,16 +346,53 @@ lift(Lifting *lifting, PyObject *value)
     return status;
 }
 
-/* Takes the users that a node's arguments are away from the nodes in a range. */
-static void
-forget_uses(MgCapture *capture, const MgNode *node, int first, int end)
+/* Takes one user from each node that `value` refers to: from that of a tensor once, whose nodes are in `seen` then, from that of
+ * a number each time. MG_OK or MG_ERR. */
+static int
+forget_value(MgCapture *capture, PyObject *value, MgTable *seen)
 {
-    if (node->args != NULL) {
-        mg_node_forget_uses(node->args, capture->graph.nodes, first, end);
+    int status = MG_OK;
+    if (Py_IS_TYPE(value, &MgRef_Type)) {
+        MgNode *node = &capture->graph.nodes[((MgRef *)value)->index];
+        int is_tensor = node->value != NULL && Py_IS_TYPE(node->value, &MgMeta_Type);
+        if (is_tensor && mg_table_get(seen, node, NULL) != NULL) {
+            return MG_OK;
+        }
+        node->users--;
+        return is_tensor ? mg_table_set(seen, node, NULL, node) : MG_OK;
     }
-    if (node->kwargs != NULL) {
-        mg_node_forget_uses(node->kwargs, capture->graph.nodes, first, end);
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        for (Py_ssize_t i = 0; status == MG_OK && i < Py_SIZE(value); i++) {
+            PyObject *item = PyList_Check(value) ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i);
+            status = forget_value(capture, item, seen);
+        }
     }
+    else if (PySlice_Check(value)) {
+        PySliceObject *slice = (PySliceObject *)value;
+        PyObject *const parts[] = {slice->start, slice->stop, slice->step};
+        for (int i = 0; status == MG_OK && i < 3; i++) {
+            status = forget_value(capture, parts[i], seen);
+        }
+    }
+    else if (PyDict_Check(value)) {
+        Py_ssize_t position = 0;
+        PyObject *key, *item;
+        while (status == MG_OK && PyDict_Next(value, &position, &key, &item)) {
+            status = forget_value(capture, item, seen);
+        }
+    }
+    return status;
+}
+
+/* Takes the users that a node's arguments are away: what they use is used no more. MG_OK or MG_ERR. */
+static int
+forget_uses(MgCapture *capture, const MgNode *node)
+{
+    MgTable seen = {0};
+    int status = node->args == NULL ? MG_OK : forget_value(capture, node->args, &seen);
+    status = status < 0 || node->kwargs == NULL ? status : forget_value(capture, node->kwargs, &seen);
+    mg_table_free(&seen);
+    return status;
 }
 
 /* Describes the nodes, and collects the inputs. */
@@ -368,7 +405,9 @@ collect_nodes(Lifting *lifting)
     for (int i = capture->graph.node_count - 1; i >= subgraph->start; i--) { /* what nobody uses keeps nothing in use */
         MgNode *node = &capture->graph.nodes[i];
         if (is_within(capture, subgraph, i) && node->kind != MG_NODE_INPUT && node->users == 0 && node->is_part) {
-            forget_uses(capture, node, 0, i);
+            if (forget_uses(capture, node) < 0) {
+                return MG_ERR;
+            }
             Py_SETREF(node->args, PyTuple_New(0));
             Py_CLEAR(node->kwargs);
             if (node->args == NULL) {
@@ -399,7 +438,22 @@ collect_nodes(Lifting *lifting)
         status = item == NULL ? MG_ERR : PyList_Append(subgraph->nodes, item);
         Py_XDECREF(item);
     }
+    for (Py_ssize_t i = 0; status == MG_OK && i < PyList_GET_SIZE(subgraph->forced); i++) {
+        status = lift_node(lifting, (int)PyLong_AsLong(PyList_GET_ITEM(subgraph->forced, i)));
+    }
     return status < 0 ? status : lift(lifting, subgraph->outputs);
+}
+
+/* The metadata of nodes. New list. */
+static PyObject *
+metas_of(const MgCapture *capture, PyObject *nodes)
+{
+    PyObject *metas = PyList_New(PyList_GET_SIZE(nodes));
+    for (Py_ssize_t i = 0; metas != NULL && i < PyList_GET_SIZE(nodes); i++) {
+        PyObject *value = capture->graph.nodes[PyLong_AsLong(PyList_GET_ITEM(nodes, i))].value;
+        PyList_SET_ITEM(metas, i, Py_NewRef(value == NULL ? Py_None : value));
+    }
+    return metas;
 }
 
 /* Leaves nothing of the nodes but their places. MG_OK or MG_ERR. */
@@ -411,8 +465,7 @@ remove_nodes(MgCapture *capture, const MgSubgraph *subgraph)
         if (!is_within(capture, subgraph, i) || mg_node_is_gone(node)) {
             continue;
         }
-        forget_uses(capture, node, 0, i);
-        PyObject *none = PyTuple_New(0);
+        PyObject *none = forget_uses(capture, node) < 0 ? NULL : PyTuple_New(0);
         if (none == NULL) {
             return MG_ERR;
         }
@@ -487,7 +540,8 @@ close_subgraph(MgCapture *capture, MgSubgraph *subgraph, PyObject *outputs, int 
         values = lifted_values(capture, subgraph, lifting.inputs);
         mg_node_forget_uses(subgraph->outputs, capture->graph.nodes, 0, capture->graph.node_count);
         subgraph->inputs = values == NULL ? NULL : PySequence_Concat(subgraph->own, lifting.inputs);
-        if (subgraph->inputs == NULL || remove_nodes(capture, subgraph) < 0) {
+        subgraph->metas = subgraph->inputs == NULL ? NULL : metas_of(capture, lifting.inputs);
+        if (subgraph->metas == NULL || remove_nodes(capture, subgraph) < 0) {
             Py_CLEAR(values);
         }
         else {
@@ -576,6 +630,62 @@ owns_tensor(MgCapture *capture, const MgSubgraph *subgraph, PyObject *value)
     int node = mg_is_twin(value) ? mg_twin_node(value) : -1;
     return PyBool_FromLong(node >= 0 && is_within(capture, subgraph, node) &&
                            capture->graph.nodes[node].kind != MG_NODE_INPUT);
+}
+
+/* lift(subgraph, tensor): it is an input of the open subgraph, whether it is used or not. */
+static PyObject *
+lift_tensor(MgCapture *capture, MgSubgraph *subgraph, PyObject *value)
+{
+    if (!mg_is_twin(value) || mg_record_input(capture, value) < 0 ||
+        mg_subgraph_meet(capture, mg_twin_node(value), value) < 0) {
+        return NULL;
+    }
+    PyObject *node = PyLong_FromLong(mg_twin_node(value));
+    int status = node == NULL ? MG_ERR : PyList_Append(subgraph->forced, node);
+    Py_XDECREF(node);
+    return status < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* check(subgraph, outputs): stops the capture unless the tensors are new ones. */
+static PyObject *
+check_new(MgCapture *capture, MgSubgraph *subgraph, PyObject *outputs)
+{
+    return check_aliases(capture, subgraph, outputs) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* split(subgraph, count): it returns a tuple of the first outputs, and one of the others. */
+static PyObject *
+split_outputs(MgSubgraph *subgraph, PyObject *count)
+{
+    Py_ssize_t first = PyLong_AsSsize_t(count), all = PyTuple_GET_SIZE(subgraph->outputs);
+    PyObject *left = PyErr_Occurred() ? NULL : PyTuple_GetSlice(subgraph->outputs, 0, first);
+    PyObject *right = left == NULL ? NULL : PyTuple_GetSlice(subgraph->outputs, first, all);
+    PyObject *both = right == NULL ? NULL : PyTuple_Pack(2, left, right);
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    if (both == NULL) {
+        return NULL;
+    }
+    Py_SETREF(subgraph->outputs, both);
+    Py_RETURN_NONE;
+}
+
+/* select(subgraph, places): it returns those of its outputs, None for -1. */
+static PyObject *
+select_outputs(MgSubgraph *subgraph, PyObject *places)
+{
+    PyObject *outputs = PyTuple_New(PyTuple_GET_SIZE(places));
+    for (Py_ssize_t i = 0; outputs != NULL && i < PyTuple_GET_SIZE(places); i++) {
+        Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i));
+        int is_one = place >= 0 && place < PyTuple_GET_SIZE(subgraph->outputs);
+        PyTuple_SET_ITEM(outputs, i, Py_NewRef(is_one ? PyTuple_GET_ITEM(subgraph->outputs, place) : Py_None));
+    }
+    if (outputs == NULL || PyErr_Occurred()) {
+        Py_XDECREF(outputs);
+        return NULL;
+    }
+    Py_SETREF(subgraph->outputs, outputs);
+    Py_RETURN_NONE;
 }
 
 /* note(subgraph, notes): what its GraphModule has in `meta`. The functions in there are the very ones, if they come from outside. */
@@ -694,16 +804,18 @@ call_operator(MgCapture *capture, PyObject *target, PyObject *args, PyObject *kw
     return result;
 }
 
-/* 1 if there is another operator with subgraphs within a subgraph. */
+/* 1 if there is an operator within a subgraph that runs a function several times, or not at all. */
 static int
-has_operator(const MgSubgraph *subgraph, PyObject *target)
+has_control_flow(const MgSubgraph *subgraph)
 {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(subgraph->nodes); i++) {
-        PyObject *item = PyList_GET_ITEM(subgraph->nodes, i), *args = PyTuple_GET_ITEM(item, 3);
+        PyObject *args = PyTuple_GET_ITEM(PyList_GET_ITEM(subgraph->nodes, i), 3);
         for (Py_ssize_t k = 0; PyTuple_Check(args) && k < PyTuple_GET_SIZE(args); k++) {
             PyObject *arg = PyTuple_GET_ITEM(args, k);
-            if (mg_is_subgraph(arg) &&
-                (PyTuple_GET_ITEM(item, 2) != target || has_operator((MgSubgraph *)arg, target))) {
+            const char *name = mg_is_subgraph(arg) ? PyUnicode_AsUTF8(((MgSubgraph *)arg)->name) : NULL;
+            int is_plain = name == NULL || strncmp(name, "wrap_body", 9) == 0 || strncmp(name, "fwd_body", 8) == 0 ||
+                           strncmp(name, "bwd_body", 8) == 0;
+            if (!is_plain || (name != NULL && has_control_flow((MgSubgraph *)arg))) {
                 return 1;
             }
         }
@@ -715,8 +827,8 @@ has_operator(const MgSubgraph *subgraph, PyObject *target)
 static PyObject *
 wrap_subgraph(MgCapture *capture, PyObject *target, MgSubgraph *subgraph, PyObject *given, PyObject *kwargs)
 {
-    if (capture->graph.foreign && has_operator(subgraph, target)) { /* AOTAutograd has no rule for it */
-        mg_capture_abort(capture, MG_REASON_SUBGRAPH, "another operator that is given functions");
+    if (capture->graph.foreign && has_control_flow(subgraph)) { /* AOTAutograd has no rule for it */
+        mg_capture_abort(capture, MG_REASON_SUBGRAPH, "torch.cond or its kin in a checkpoint");
         return NULL;
     }
     MgOutcome *outcome = outcome_of(subgraph, given);
@@ -733,9 +845,9 @@ wrap_subgraph(MgCapture *capture, PyObject *target, MgSubgraph *subgraph, PyObje
 static const struct {
     const char *name, *kinds;
 } actions[] = {
-    {"open", "to"},    {"input", "so"}, {"close", "sto"}, {"discard", "s"}, {"name", "su"},
-    {"merge", "sstt"}, {"call", "otd"}, {"wrap", "ostd"}, {"unwrap", "s"},  {"list", "s"},
-    {"owns", "so"},    {"note", "sd"},  {"foreign", ""},
+    {"open", "to"},  {"input", "so"},  {"close", "sto"}, {"discard", "s"}, {"name", "su"},   {"merge", "sstt"},
+    {"call", "otd"}, {"wrap", "ostd"}, {"unwrap", "s"},  {"list", "s"},    {"owns", "so"},   {"note", "sd"},
+    {"foreign", ""}, {"lift", "so"},   {"check", "st"},  {"split", "so"},  {"select", "st"},
 };
 
 /* The number of an action, whose arguments are of the right types; -1 with an exception. */
@@ -795,6 +907,14 @@ mg_subgraph_act(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
             return note_subgraph(capture, (MgSubgraph *)args[1], args[2]);
         case 12:
             return PyBool_FromLong(capture->graph.foreign);
+        case 13:
+            return lift_tensor(capture, (MgSubgraph *)args[1], args[2]);
+        case 14:
+            return check_new(capture, (MgSubgraph *)args[1], args[2]);
+        case 15:
+            return split_outputs((MgSubgraph *)args[1], args[2]);
+        case 16:
+            return select_outputs((MgSubgraph *)args[1], args[2]);
         default:
             return NULL;
     }

@@ -146,6 +146,10 @@ class Subgraph:
     @property
     def own(self) -> list[int]: ...
     @property
+    def metas(self) -> list[Any]:
+        """The metadata of its inputs from the graphs around it."""
+
+    @property
     def nodes(self) -> list[tuple[Any, ...]]:
         """Its nodes, as `Entry.describe()` has them; its own inputs come last."""
 

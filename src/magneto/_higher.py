@@ -8,8 +8,11 @@ Each function is captured as a graph of its own, by `_core.subgraph(action, ...)
 - `close(subgraph, outputs, may_alias)`: the end of it. What it uses of the graphs around it has become inputs; a tuple
   of what its operator has to be given for them. `may_alias` allows it to return what it is given.
 - `owns(subgraph, tensor)`: whether it has made a tensor; before it is closed.
+- `check(subgraph, tensors)`: stop the capture unless they are new tensors of its own; before it is closed.
+- `lift(subgraph, tensor)`: make it an input, whether it is used or not; before it is closed.
 - `discard(subgraph)`: forget what was recorded.
 - `unwrap(subgraph)`: it returns its only output as it is; `list(subgraph)`: it returns a list.
+- `split(subgraph, count)`: it returns two tuples; `select(subgraph, places)`: it returns these of its outputs.
 - `note(subgraph, notes)`: for the `meta` of its module.
 - `foreign()`: whether the graph is for a backend, and not for our own replay.
 - `name(subgraph, prefix)`: the name that it has in the graph.
@@ -28,6 +31,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._functorch.autograd_function import autograd_function_apply
 from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.map import map_impl
@@ -35,10 +39,11 @@ from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.utils import first_slice_copy
 from torch._higher_order_ops.while_loop import while_loop_op
 from torch._higher_order_ops.wrap import tag_activation_checkpoint as _tag_activation_checkpoint
+from torch.autograd.function import once_differentiable
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import noop_context_fn as _noop_context_fn
 
-from magneto import _core
+from magneto import _core, _polyfills
 from magneto._polyfills import give_up
 
 _subgraph: Any = _core.subgraph
@@ -318,3 +323,147 @@ def checkpoint(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _requires_grad(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+# ---- autograd functions ----
+
+
+def run_function(
+    forward: Any,
+    backward: Any,
+    *args: Any,
+    non_differentiable_idx: list[int],
+    saved_for_backward_idx: list[int],
+    once: bool,
+) -> Any:
+    """What our own replay calls for a `torch.autograd.Function`: with derivatives of all orders, as in eager."""
+
+    class Applied(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            outputs, saved = forward(*args)
+            ctx.mark_non_differentiable(*[outputs[place] for place in non_differentiable_idx])
+            ctx.save_for_backward(*[saved[place] for place in saved_for_backward_idx])
+            ctx.others = [None if place in saved_for_backward_idx else one for place, one in enumerate(saved)]
+            return outputs
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            saved = list(ctx.others)
+            for place, one in zip(saved_for_backward_idx, ctx.saved_tensors, strict=True):
+                saved[place] = one
+            return backward(*grads, *saved)
+
+    applied: Any = Applied
+    if once:
+        applied.backward = staticmethod(once_differentiable(Applied.backward))
+    return applied.apply(*args)
+
+
+def _call_forward(cls: Any, ctx: Any, apart: bool, args: Any) -> Any:
+    with torch.no_grad():
+        if apart:
+            output = cls.forward(*args)
+            cls.setup_context(ctx, args, output)
+            return output
+        return cls.forward(ctx, *args)
+
+
+def _call_backward(cls: Any, ctx: Any, foreign: bool, grads: Any) -> tuple[Any, bool]:
+    """The gradients, and whether they can't be differentiated."""
+    function = cls.backward
+    once = getattr(function, "__code__", None) is _ONCE_CODE
+    if once:
+        function = function.__wrapped__
+    if foreign:  # as in TorchDynamo's graph
+        with torch.no_grad():
+            return function(ctx, *grads), once
+    return function(ctx, *grads), once
+
+
+_ONCE_CODE = once_differentiable(len).__code__
+
+
+def _backward(
+    cls: Any, ctx: Any, outputs: tuple[Any, ...], args: Any, foreign: bool
+) -> tuple[Any, Any, bool]:
+    """Record the backward, within the open subgraph of the forward: the subgraph, what it needs, and `once`."""
+    graph = _subgraph("open", (cls, ctx), False)
+    try:
+        grads = [_subgraph("input", graph, one) if isinstance(one, torch.Tensor) else None for one in outputs]
+        found, once = _call_backward(cls, ctx, foreign, grads)
+    except BaseException:
+        give_up("an exception in the backward of a torch.autograd.Function")
+        raise
+    result = found if isinstance(found, tuple) else (found,)
+    if len(result) != len(args) or not all(builtins.map(_is_output, result)):
+        give_up("a torch.autograd.Function whose backward returns something else than gradients")
+    return graph, _subgraph("close", graph, result, True), once
+
+
+def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """`torch.autograd.Function.apply`."""
+    needs = tuple([isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args])
+    if kwargs or not torch.is_grad_enabled() or True not in needs:
+        return _polyfills.apply_function(cls, *args, **kwargs)
+    if torch.autograd.forward_ad._current_level >= 0:
+        give_up("a torch.autograd.Function inside torch.autograd.forward_ad.dual_level")
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    for place in range(len(tensors)):
+        if _position(tensors[place], tensors) != place:
+            give_up("a torch.autograd.Function that is given one tensor twice")
+    apart = cls.setup_context is not torch.autograd.function._SingleLevelFunction.setup_context
+    if apart and (cls.forward.__defaults__ or cls.forward.__kwdefaults__):
+        give_up("a torch.autograd.Function with default arguments")
+    if cls.vjp is not torch.autograd.Function.vjp:
+        give_up("a torch.autograd.Function with vjp")
+    foreign = _subgraph("foreign")
+    forward = _subgraph("open", (cls, args), False)
+    ctx = _polyfills.Context(needs)
+    try:
+        output = _call_forward(cls, ctx, apart, args)
+    except BaseException:
+        give_up("an exception in the forward of a torch.autograd.Function")
+        raise
+    outputs = output if isinstance(output, tuple) else (output,)
+    made = tuple([one for one in outputs if isinstance(one, torch.Tensor)])
+    _subgraph("check", forward, made)
+    if getattr(ctx, "dirty_tensors", ()) or not made:
+        give_up("a torch.autograd.Function with mark_dirty, or without a tensor to return")
+    if len(made) > 1 and not getattr(ctx, "materialize_grads", True):
+        give_up("a torch.autograd.Function with set_materialize_grads(False) and several outputs")
+    for tensor in tensors:
+        _subgraph("lift", forward, tensor)
+    to_save = getattr(ctx, "to_save", ())
+    ctx.saved_tensors = to_save
+    backward, saved, once = _backward(cls, ctx, outputs, args, foreign)
+    given = _subgraph("close", forward, made + saved, True)
+    _subgraph("split", forward, len(made))
+    places = [-1 if not isinstance(arg, torch.Tensor) else _position(arg, list(args)) for arg in given]
+    _subgraph("select", backward, tuple(places))
+    marked = getattr(ctx, "non_differentiable", ())
+    options: dict[str, Any] = {
+        "non_differentiable_idx": [
+            place for place in range(len(made)) if _position(made[place], list(marked)) >= 0
+        ],
+        "saved_for_backward_idx": [
+            place for place in range(len(saved)) if _position(saved[place], list(to_save)) >= 0
+        ],
+    }
+    if not foreign:
+        options["once"] = once
+    _subgraph("name", forward, "fwd_body")
+    _subgraph("name", backward, "bwd_body")
+    operator = autograd_function_apply if foreign else run_function
+    results = _subgraph("call", operator, (forward, backward, *given), options)
+    if not isinstance(output, tuple):
+        return results[0]
+    found = []
+    number = 0
+    for place in range(len(outputs)):
+        if isinstance(outputs[place], torch.Tensor):
+            found.append(results[number])
+            number += 1
+        else:
+            found.append(outputs[place])
+    return tuple(found)

@@ -376,7 +376,7 @@ _POLYFILLS: dict[Any, Callable[..., Any]] = {
     object.__reduce_ex__: _polyfills.reduce_ex,
     object.__getstate__: _polyfills.getstate,
     torch.profiler.record_function: _polyfills.Unrecorded,
-    torch.autograd.Function.apply.__func__: _polyfills.apply_function,  # type: ignore[attr-defined]
+    torch.autograd.Function.apply.__func__: _higher.apply_function,  # type: ignore[attr-defined]
 }
 
 

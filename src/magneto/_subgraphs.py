@@ -51,7 +51,7 @@ def attach(
     constants: dict[int, Any] = {}  # sizes that have come to be numbers
     for one in graphs:
         for index, operand in zip(reversed(one.inputs[len(one.own) :]), reversed(operands), strict=False):
-            if index not in nodes:
+            if index not in nodes and type(operand) is int:
                 constants[index] = operand
     order = _order(graphs[0], nodes)
     found = []
@@ -79,6 +79,11 @@ def _order(subgraph: _core.Subgraph, nodes: dict[int, fx.Node]) -> list[int] | N
     return order
 
 
+def _described(meta: Any) -> tuple[Any, ...]:
+    """An input that no graph around this one has, as the core would describe it."""
+    return (None, "placeholder", None, None, None, meta, *[None] * 6)
+
+
 def _name(node: fx.Node | None) -> str:
     return "" if node is None else node.name
 
@@ -98,6 +103,7 @@ def _build(
     if order is not None:
         inputs[own:] = [inputs[own + place] for place in order]
     described = {item[0]: item for item in subgraph.nodes}
+    metas = dict(zip(subgraph.inputs[own:], subgraph.metas, strict=False))
     taken: set[str] = set()
     for place, index in enumerate(inputs):
         like = outer.get(index)
@@ -109,7 +115,7 @@ def _build(
         if constants is not None and index in constants:
             node.meta["example_value"] = constants[index]
         elif describe is not None:
-            describe(node, described.get(index), like)
+            describe(node, described.get(index, _described(metas.get(index))), like)
     for item in subgraph.nodes:
         index, kind, target, args, kwargs = item[:5]
         if kind == "placeholder":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from . import check, programs_checkpoint, programs_control  # noqa: F401
+from . import check, programs_checkpoint, programs_control, programs_functions  # noqa: F401
 
 NAMES = list(check.PROGRAMS)
 
@@ -21,6 +21,8 @@ ONCE = {"checkpoint_selective"}
 DIFFERENT = {
     "checkpoint_returns_what_it_is_given": "what it is given is no output: it is the same tensor behind the checkpoint",
     "checkpoint_sequential_modules": "torch.compile does not capture it",
+    "function_class_method": "torch.compile does not capture it",
+    "function_without_gradients": "where no gradient can flow, the forward is captured as any function",
 }
 
 
