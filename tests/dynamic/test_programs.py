@@ -26,6 +26,7 @@ _RAISES = (
     "the calls that raise are captured up to there, and so is the handler; torch.compile runs them in eager"
 )
 _LOOKS = "a float that varies takes its value where it is rounded or compared"
+_ONE_OBJECT = "torch.compile takes two ints for one object if they once were, which is wrong"
 MORE = {
     "bit operations": (2, _SKIPS + "it has no ~ for ints that vary"),
     "divmod": (2, _SKIPS + "it has no divmod for ints that vary"),
@@ -50,8 +51,8 @@ MORE = {
     "a tensor that grows over a break": (3, _LOOPS),
     "a loop over a size with a break in it": (2, _LOOPS),
     "membership among values beyond 64": (5, "large values are compared one by one: their product may overflow"),
-    "two ints are one object": (3, "torch.compile takes two ints for one object if they once were, which is wrong"),
-    "identity of ints with constants and computed ints": (4, "as above"),
+    "two ints are one object": (3, _ONE_OBJECT),
+    "identity of ints with constants and computed ints": (4, _ONE_OBJECT),
     "an iterator of sizes over a break": (2, _SKIPS + "it can't go on with an iterator behind a break"),
     "pads of all kinds": (4, "padding by nothing copies the layout of what is padded, here a transposed tensor"),
     "a convolution with computed padding": (4, "the dilation of a convolution is a constant"),
