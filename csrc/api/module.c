@@ -29,7 +29,6 @@
 #include "torch/region.h"
 #include "trace/hook.h"
 #include "trace/trace.h"
-#include "world/override.h"
 #include "world/tensor.h"
 #include "world/tensorclass.h"
 #include "world/world.h"
@@ -697,7 +696,6 @@ core_exec(PyObject *module)
     }
     mg_tracer = (MgTracer){
         .call = mg_rules_call,
-        .override = mg_override_call,
         .expose = mg_world_expose,
         .touch = mg_world_touch,
         .has_own = mg_world_has_own,

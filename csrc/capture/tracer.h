@@ -19,8 +19,7 @@ typedef struct {
     /* record and world, of policy: mg_rules_call */
     PyObject *(*call)(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
-    /* record, of world: mg_override_call, mg_world_expose, mg_world_touch, mg_world_has_own, mg_tensor_class_check */
-    PyObject *(*override)(MgCapture *capture, PyObject *function, PyObject *args, PyObject *kwargs);
+    /* record, of world: mg_world_expose, mg_world_touch, mg_world_has_own, mg_tensor_class_check */
     PyObject *(*expose)(MgCapture *capture, PyObject *object);
     PyObject *(*touch)(MgCapture *capture, PyObject *value);
     int (*has_own)(MgCapture *capture, PyObject *object, PyObject *name);

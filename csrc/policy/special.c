@@ -885,7 +885,17 @@ call_handle(const MgCall *call)
             Py_CLEAR(kwargs);
         }
     }
-    PyObject *result = kwargs == NULL ? NULL : mg_override_call(call->capture, call->args[0], args, kwargs);
+    PyObject *relevant = kwargs == NULL ? NULL : mg_world_expose(call->capture, call->args[1]);
+    int is_list = relevant != NULL && PyList_Check(relevant);
+    int is_known = relevant != NULL && (is_list || PyTuple_Check(relevant));
+    PyObject *others = is_known ? PyTuple_New(Py_SIZE(relevant)) : NULL; /* their classes */
+    for (Py_ssize_t i = 0; others != NULL && i < PyTuple_GET_SIZE(others); i++) {
+        PyObject *one = is_list ? PyList_GET_ITEM(relevant, i) : PyTuple_GET_ITEM(relevant, i);
+        PyTuple_SET_ITEM(others, i, Py_NewRef((PyObject *)Py_TYPE(one)));
+    }
+    PyObject *result = others == NULL ? NULL : mg_override_call(call->capture, call->args[0], others, args, kwargs);
+    Py_XDECREF(relevant);
+    Py_XDECREF(others);
     Py_XDECREF(args);
     Py_XDECREF(kwargs);
     return result == NULL && !PyErr_Occurred() ? unknown(call) : result;

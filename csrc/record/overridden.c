@@ -8,28 +8,22 @@ mg_overridden_is_other(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_Check(object) && !mg_torch_is_tensor(object) &&
+           !PyLong_Check(object) && !PyFloat_Check(object) && !PyComplex_Check(object) && !PyUnicode_Check(object) &&
+           !PyTuple_Check(object) && !PyList_Check(object) && !PyDict_Check(object) &&
            _PyType_Lookup(type, MG_STRING("__torch_function__")) != NULL;
 }
 
-/* The same for C code that is given an object which is no tensor: torch would not see the classes that twins stand for. New. */
-static PyObject *
-call_directly(MgCapture *capture, PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+/* 1 if an object that is no tensor comes before the first tensor: torch would call its method with the class of twins. */
+static int
+starts_with_other(PyObject *const *args, Py_ssize_t total)
 {
-    PyObject *tuple = PyTuple_New(count), *kwargs = tuple == NULL || kwnames == NULL ? NULL : PyDict_New();
-    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
-        PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
+    int twins = 0, first = 0;
+    for (Py_ssize_t i = 0; i < total; i++) {
+        int is_other = mg_overridden_is_other(args[i]);
+        first |= is_other && !twins;
+        twins |= !is_other && !PyLong_Check(args[i]) && !PyFloat_Check(args[i]) && args[i] != Py_None;
     }
-    for (Py_ssize_t i = 0; kwargs != NULL && i < PyTuple_GET_SIZE(kwnames); i++) {
-        if (PyDict_SetItem(kwargs, PyTuple_GET_ITEM(kwnames, i), args[count + i]) < 0) {
-            Py_CLEAR(kwargs);
-        }
-    }
-    PyObject *result = tuple == NULL || (kwargs == NULL && kwnames != NULL)
-                           ? NULL
-                           : mg_tracer.override(capture, function, tuple, kwargs);
-    Py_XDECREF(tuple);
-    Py_XDECREF(kwargs);
-    return result;
+    return first && twins;
 }
 
 int
@@ -56,13 +50,8 @@ mg_overridden_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObje
     while (ready < total && (exposed[ready] = mg_tracer.expose(capture, args[ready])) != NULL) {
         ready++;
     }
-    int others = 0;
-    for (Py_ssize_t i = 0; i < ready; i++) {
-        others |= mg_overridden_is_other(exposed[i]);
-    }
-    PyObject *function = kind == MG_NODE_METHOD ? _PyType_Lookup(mg_torch.tensor, target) : target;
-    if (ready == total && others && function != NULL && !PyFunction_Check(function)) {
-        result = call_directly(capture, function, exposed, count, kwnames);
+    if (ready == total && starts_with_other(exposed, total)) {
+        mg_capture_abort(capture, MG_REASON_TENSOR_SUBCLASS, "an object with a __torch_function__");
     }
     else if (ready == total) {
         result = kind == MG_NODE_METHOD ? PyObject_VectorcallMethod(target, exposed, (size_t)count, kwnames)

@@ -133,21 +133,27 @@ mg_override_has(const MgCapture *capture, PyObject *object)
 
 /* The class whose `__torch_function__` torch would call for an argument, or NULL; borrowed. */
 static PyTypeObject *
-class_of(const MgCapture *capture, PyObject *argument)
+class_of(const MgCapture *capture, PyObject *argument, PyObject *others)
 {
-    return mg_is_twin(argument)               ? (mg_override_has(capture, argument) ? mg_twin_of(argument)->type : NULL)
-           : mg_overridden_is_other(argument) ? Py_TYPE(argument)
-                                              : NULL;
+    if (mg_is_twin(argument)) {
+        return mg_override_has(capture, argument) ? mg_twin_of(argument)->type : NULL;
+    }
+    for (Py_ssize_t i = 0; mg_overridden_is_other(argument) && i < PyTuple_GET_SIZE(others); i++) {
+        if (PyTuple_GET_ITEM(others, i) == (PyObject *)Py_TYPE(argument)) {
+            return Py_TYPE(argument);
+        }
+    }
+    return NULL;
 }
 
 /* Adds an argument to the list, in front of those whose classes its class is a subclass of; one of each class. */
 static int
-add_class(const MgCapture *capture, PyObject *list, PyObject *argument)
+add_class(const MgCapture *capture, PyObject *list, PyObject *argument, PyObject *others)
 {
-    PyTypeObject *type = class_of(capture, argument);
+    PyTypeObject *type = class_of(capture, argument, others);
     Py_ssize_t at = PyList_GET_SIZE(list);
     for (Py_ssize_t i = PyList_GET_SIZE(list); type != NULL && i-- > 0;) {
-        PyTypeObject *other = class_of(capture, PyList_GET_ITEM(list, i));
+        PyTypeObject *other = class_of(capture, PyList_GET_ITEM(list, i), others);
         if (other == type) {
             return MG_OK;
         }
@@ -158,15 +164,15 @@ add_class(const MgCapture *capture, PyObject *list, PyObject *argument)
 
 /* Adds the arguments that have one, and what lies in lists and tuples. MG_OK or MG_ERR. */
 static int
-add_classes(const MgCapture *capture, PyObject *list, PyObject *value, int level)
+add_classes(const MgCapture *capture, PyObject *list, PyObject *value, PyObject *others, int level)
 {
     if (!PyTuple_Check(value) && !PyList_Check(value)) {
-        return add_class(capture, list, value);
+        return add_class(capture, list, value, others);
     }
     int status = MG_OK;
     for (Py_ssize_t i = 0; status == MG_OK && level < 2 && i < Py_SIZE(value); i++) {
         PyObject *item = PyTuple_Check(value) ? PyTuple_GET_ITEM(value, i) : PyList_GET_ITEM(value, i);
-        status = add_classes(capture, list, item, level + 1);
+        status = add_classes(capture, list, item, others, level + 1);
     }
     return status;
 }
@@ -183,14 +189,14 @@ call_class(MgCapture *capture, PyObject *argument, PyObject *const *args, Py_ssi
 }
 
 PyObject *
-mg_override_call(MgCapture *capture, PyObject *function, PyObject *args, PyObject *kwargs)
+mg_override_call(MgCapture *capture, PyObject *function, PyObject *others, PyObject *args, PyObject *kwargs)
 {
     PyObject *list = PyList_New(0), *result = NULL;
-    int status = list == NULL ? MG_ERR : add_classes(capture, list, args, 0);
+    int status = list == NULL ? MG_ERR : add_classes(capture, list, args, others, 0);
     Py_ssize_t position = 0;
     PyObject *key, *value;
     while (status == MG_OK && kwargs != NULL && PyDict_Next(kwargs, &position, &key, &value)) {
-        status = add_classes(capture, list, value, 1);
+        status = add_classes(capture, list, value, others, 1);
     }
     Py_ssize_t total = status < 0 ? 0 : PyList_GET_SIZE(list);
     PyObject *types = total == 0 ? NULL : PyTuple_New(total);
@@ -199,7 +205,7 @@ mg_override_call(MgCapture *capture, PyObject *function, PyObject *args, PyObjec
         return NULL;
     }
     for (Py_ssize_t i = 0; i < total; i++) {
-        PyTuple_SET_ITEM(types, i, Py_NewRef((PyObject *)class_of(capture, PyList_GET_ITEM(list, i))));
+        PyTuple_SET_ITEM(types, i, Py_NewRef((PyObject *)class_of(capture, PyList_GET_ITEM(list, i), others)));
     }
     PyObject *const given[] = {function, types, args, kwargs};
     for (Py_ssize_t i = 0; !PyErr_Occurred() && i < total; i++) {

@@ -14,8 +14,8 @@ int mg_override_reach(MgCapture *capture, MgOutside *record);
 int mg_override_has(const MgCapture *capture, PyObject *object);
 
 /* Calls the `__torch_function__` of the tensors among the arguments, in torch's order: (func, types, args, kwargs), without
- * the last if it is NULL. New. NULL without an exception if there are none. */
-PyObject *mg_override_call(MgCapture *capture, PyObject *function, PyObject *args, PyObject *kwargs);
+ * the last if it is NULL; and of objects that are no tensors, if their classes are in the tuple `others`. New. NULL without an exception if there are none. */
+PyObject *mg_override_call(MgCapture *capture, PyObject *function, PyObject *others, PyObject *args, PyObject *kwargs);
 
 /* torch.Tensor.__torch_function__(cls, func, types, args, kwargs), which all inherit. New. */
 PyObject *mg_override_default(MgCapture *capture, PyObject *const *args, Py_ssize_t count);

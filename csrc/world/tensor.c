@@ -229,7 +229,7 @@ get_overridden(MgCapture *capture, PyObject *object, PyObject *descriptor)
 {
     PyObject *getter = mg_aside_getattr(descriptor, MG_STRING("__get__"));
     PyObject *args = getter == NULL ? NULL : PyTuple_Pack(1, object);
-    PyObject *result = args == NULL ? NULL : mg_override_call(capture, getter, args, NULL);
+    PyObject *result = args == NULL ? NULL : mg_override_call(capture, getter, args, args, NULL);
     Py_XDECREF(getter);
     Py_XDECREF(args);
     return result;
@@ -396,8 +396,8 @@ mg_tensor_torch_function(PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     PyObject *function = args[0], *kwargs = count > 3 && args[3] != Py_None ? args[3] : NULL;
-    if (mg_capture_overrides(capture)) {
-        PyObject *overridden = mg_override_call(capture, function, args[2], kwargs);
+    if (PyTuple_Check(args[1]) && mg_capture_overrides(capture)) {
+        PyObject *overridden = mg_override_call(capture, function, args[1], args[2], kwargs);
         if (overridden != NULL || PyErr_Occurred()) {
             return overridden;
         }

@@ -181,7 +181,7 @@ class A:
         return A(func(*plain, **(kwargs or {}))), [t.__name__ for t in types]
 def f(x):
     a = A(x)
-    return torch.add(x, a)[0].values, torch.sin(a)[0].values, torch.add(a, x)[1]
+    return torch.add(x, a)[0].values, torch.sin(a)[0].values, torch.add(x, a)[1], F.silu(a)[1]
 ---
 f(X)
 f(Y)
