@@ -14,6 +14,8 @@ import magneto
 
 from .test_backends import Recorder, _text
 
+pytestmark = pytest.mark.no_leak_hunt("torch.compile and AOTAutograd keep something of what they compiled")
+
 RATES = (0.5, 0.25, 0.125, 0.75)
 
 Program = Callable[..., Any]

@@ -50,6 +50,7 @@ CASES: list[tuple[Callable[..., Any], dict[str, int]]] = [
 
 @pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 @pytest.mark.parametrize("index", range(len(CASES)))
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_violation_raises_as_torch_does(index: int) -> None:
     function, bounds = CASES[index]
     errors = []
@@ -81,6 +82,7 @@ def errors_of(
 
 
 @pytest.mark.parametrize("function", [to_constant, by_equality, by_weights])
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_violation_has_torchs_text_and_the_line(function: Callable[..., Any]) -> None:
     theirs, ours = errors_of(function, lambda: marked(4))
     first, second = (
@@ -121,6 +123,7 @@ BY_BACKEND: list[tuple[Any, dict[str, int]]] = [
 
 
 @pytest.mark.parametrize("index", range(len(BY_BACKEND)))
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_violation_by_a_backend_raises_as_torch_does(index: int) -> None:
     backend, bounds = BY_BACKEND[index]
     theirs, ours = errors_of(doubled, lambda: marked(4, **bounds), backend)
@@ -128,6 +131,7 @@ def test_violation_by_a_backend_raises_as_torch_does(index: int) -> None:
     assert str(ours) == str(theirs)
 
 
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_backend_may_take_a_size_if_marks_may_be_ignored() -> None:
     with torch._dynamo.config.patch(allow_ignore_mark_dynamic=True):
         assert errors_of(doubled, lambda: marked(4), takes_the_size) == [None, None]
@@ -140,6 +144,7 @@ def unbacked(n: int, **arguments: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("function", [to_constant, by_weights])
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_strict_unbacked_size_that_becomes_a_constant(function: Callable[..., Any]) -> None:
     theirs, ours = errors_of(function, lambda: unbacked(4, strict=True))
     assert type(ours) is type(theirs)
@@ -147,10 +152,12 @@ def test_strict_unbacked_size_that_becomes_a_constant(function: Callable[..., An
 
 
 @pytest.mark.parametrize("function", [to_constant, by_weights, branched, doubled])
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_unbacked_size_may_become_a_constant(function: Callable[..., Any]) -> None:
     assert errors_of(function, lambda: unbacked(4)) == [None, None]
 
 
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_hint_for_backends() -> None:
     hints: list[Any] = []
 
@@ -189,6 +196,7 @@ def test_marks_that_hold_raise_nothing(index: int) -> None:
     assert magneto.counters["stats"]["unique_graphs"] - before == 1
 
 
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 @pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_a_size_outside_of_its_bounds() -> None:
     errors = []

@@ -17,6 +17,8 @@ import torch.compiler.config
 import magneto
 from magneto import _remembered
 
+pytestmark = pytest.mark.no_leak_hunt("pytest keeps something of the folder of each run")
+
 JOB = "a job"
 
 

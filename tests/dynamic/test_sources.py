@@ -60,6 +60,7 @@ LISTS: dict[str, tuple[dict[str, str], list[tuple[Any, ...]], int]] = {
 
 
 @pytest.mark.parametrize("name", LISTS)
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_lists_of_sources_and_values(name: str) -> None:
     settings, calls, expected = LISTS[name]
     counts = []
@@ -70,6 +71,7 @@ def test_lists_of_sources_and_values(name: str) -> None:
     assert counts == [expected, expected]
 
 
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_dynamic_sources_count_also_where_nothing_is_dynamic() -> None:
     for compile in (torch.compile, magneto.compile):
         torch._dynamo.reset()
@@ -81,6 +83,7 @@ def test_dynamic_sources_count_also_where_nothing_is_dynamic() -> None:
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before == 1
 
 
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_pattern_that_is_none_is_an_error() -> None:
     errors = []
     for compile in (torch.compile, magneto.compile):
@@ -172,6 +175,7 @@ MODULES: dict[str, tuple[Callable[[], Any], list[Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", MODULES)
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_what_modules_hold_varies_as_for_torch_compile(name: str) -> None:
     make, calls, settings = MODULES[name]
     counts = []
@@ -192,6 +196,7 @@ def test_float_of_a_module_varies() -> None:
     assert magneto.counters["stats"]["unique_graphs"] - before == 2
 
 
+@pytest.mark.no_leak_hunt("torch.compile keeps what it compiled")
 def test_parameter_that_is_named_is_dynamic() -> None:
     for compile in (torch.compile, magneto.compile):
         torch._dynamo.reset()
