@@ -26,6 +26,7 @@
 #include "record/record.h"
 #include "record/shape/shape.h"
 #include "record/symbol.h"
+#include "torch/library.h"
 #include "torch/region.h"
 #include "trace/hook.h"
 #include "trace/trace.h"
@@ -718,7 +719,7 @@ core_exec(PyObject *module)
         mg_node_types_ready() < 0 || mg_subgraph_types_ready() < 0 || mg_outcome_types_ready() < 0 ||
         mg_capture_types_ready() < 0 || mg_entry_types_ready() < 0 || mg_callable_types_ready() < 0 ||
         mg_symbol_types_ready() < 0 || mg_callback_types_ready() < 0 || mg_wrapper_types_ready() < 0 ||
-        mg_node_meta_types_ready() < 0 || mg_writer_types_ready() < 0) {
+        mg_node_meta_types_ready() < 0 || mg_writer_types_ready() < 0 || mg_library_types_ready() < 0) {
         return MG_ERR;
     }
     const struct {
@@ -731,7 +732,7 @@ core_exec(PyObject *module)
         {"ModuleCall", (PyObject *)&MgModuleCall_Type}, {"Caller", (PyObject *)&MgCaller_Type},
         {"Outcome", (PyObject *)&MgOutcome_Type},       {"Subgraph", (PyObject *)&MgSubgraph_Type},
         {"NodeMeta", (PyObject *)&MgNodeMeta_Type},     {"UNMADE", &mg_unmade},
-        {"GraphWriter", (PyObject *)&MgWriter_Type},
+        {"GraphWriter", (PyObject *)&MgWriter_Type},    {"Library", (PyObject *)&MgLibrary_Type},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(items); i++) {
         if (PyModule_AddObjectRef(module, items[i].name, items[i].object) < 0) {

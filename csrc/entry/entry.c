@@ -1065,6 +1065,18 @@ entry_operations(MgEntry *self, void *unused)
     return PyLong_FromLong(count == numbers ? 0 : count);
 }
 
+static PyObject *
+entry_needs_grad(MgEntry *self, void *unused)
+{
+    (void)unused;
+    int needs = 0;
+    for (int i = 0; !needs && i < self->input_count; i++) {
+        PyObject *value = self->nodes[self->input_nodes[i]].value;
+        needs = Py_IS_TYPE(value, &MgMeta_Type) && (((MgMeta *)value)->flags & MG_META_REQUIRES_GRAD);
+    }
+    return PyBool_FromLong(needs);
+}
+
 /* Whether sizes or numbers vary that the graph gets. */
 static PyObject *
 entry_has_symbols(MgEntry *self, void *unused)
@@ -1085,6 +1097,7 @@ entry_has_symbols(MgEntry *self, void *unused)
 
 static PyGetSetDef entry_getset[] = {
     {"has_symbols", (getter)entry_has_symbols, NULL, "Whether sizes or numbers vary that the graph gets.", NULL},
+    {"needs_grad", (getter)entry_needs_grad, NULL, "Whether an input of the graph requires grad.", NULL},
     {"operations", (getter)entry_operations, NULL,
      "How many operations the graph has; none if it computes nothing but numbers.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

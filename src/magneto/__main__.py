@@ -1,4 +1,7 @@
-"""`python -m magneto run script.py ARGS...`: a program, unchanged, with magneto in place of torch.compile."""
+"""`python -m magneto run script.py ARGS...`: a program, unchanged, with magneto in place of torch.compile.
+
+`python -m magneto cache ...`: the cache on disk.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ import types
 USAGE = """\
 usage: python -m magneto run SCRIPT [ARGUMENT...]
        python -m magneto run -m MODULE [ARGUMENT...]
+       python -m magneto cache list|clear|export|import
 
 Runs a program as `python SCRIPT` and `python -m MODULE` do, with magneto in place of torch.compile, as after
-magneto.install(). Processes that it starts are told the same by MAGNETO=1.
+magneto.install(). Processes that it starts are told the same by MAGNETO=1. `cache` shows, empties and moves the cache
+of compiled graphs; `python -m magneto cache --help` tells more.
 """
 
 
@@ -22,6 +27,10 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, end="")
         return 0 if arguments else 2
+    if arguments[0] == "cache":
+        from magneto import _cachecommand
+
+        return _cachecommand.main(arguments[1:])
     if arguments[0] != "run" or len(arguments) < 2 or arguments[1:] == ["-m"]:
         print(USAGE, end="", file=sys.stderr)
         return 2

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import logging
+import os
 import random
 import re
 import sys
@@ -27,6 +28,7 @@ from torch.fx.graph import CodeGen
 from torch.utils.weak import WeakIdKeyDictionary
 
 from magneto import (
+    _aot,
     _control,
     _core,
     _debug,
@@ -59,6 +61,7 @@ def find(
     *,
     name: str | None = None,
     use_aoti: bool = False,
+    aot: bool | None = None,
 ) -> Backend | None:
     """The backend of this name, with its options; None for the core's own replay of the graph."""
     if backend == "eager" and not _debug.is_asked():
@@ -69,11 +72,10 @@ def find(
             )  # fmt: skip
         return None
     if backend == "inductor":
-        wrapper: Any = (
-            torch._TorchCompileAOTInductorWrapper if use_aoti else torch._TorchCompileInductorWrapper
-        )
         try:
-            return wrapper(mode, options, dynamic, name)  # type: ignore[no-any-return]
+            if use_aoti:
+                return torch._TorchCompileAOTInductorWrapper(mode, options, dynamic, name)  # type: ignore[no-untyped-call]
+            return _Inductor(mode, options, dynamic, name, aot)
         except RuntimeError as error:
             raise _wrong_option(error, mode, options) from None
     if isinstance(backend, str):
@@ -140,6 +142,25 @@ def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")
     return sorted({"eager", *registry.list_backends(exclude_tags)})
 
 
+class _Inductor(torch._TorchCompileInductorWrapper):
+    """Inductor; without a mode or options it is not imported before there is something to compile.
+
+    `aot` says whether AOTInductor compiles what it can; None is what the settings say.
+    """
+
+    def __init__(
+        self, mode: str | None, options: Any, dynamic: bool | None, name: str | None, aot: bool | None
+    ) -> None:
+        bisects = "TORCH_BISECT_BACKEND" in os.environ or "torch._inductor.compiler_bisector" in sys.modules
+        if mode in (None, "default") and not options and not bisects:
+            self.config: dict[str, Any] = {}
+            self.dynamic = dynamic
+            self.name = name
+        else:
+            super().__init__(mode, options, dynamic, name)  # type: ignore[no-untyped-call]
+        self.aot = aot
+
+
 class _Named:
     """A backend with the mode and options that it is to be given."""
 
@@ -154,6 +175,13 @@ class _Named:
 
     def __call__(self, module: fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
         return self.compiler_fn(module, inputs, **self.kwargs)
+
+
+class _Retry(Exception):
+    """AOTInductor can't compile a graph: inductor's JIT does."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
 
 class Compiler:
@@ -201,11 +229,33 @@ class Compiler:
         ticket = self._ticket(entry)
         if ticket is not None and (found := ticket.find(entry)) is not None:
             return None if found is _shared.REPLAYED else found
-        nodes, decided = entry.input_nodes(), len(entry.size_guards())
+        attempt = _aot.attempt(self.backend, ticket, exc.name_of(self.function), entry)
+        if attempt is not None:
+            try:
+                found = attempt.find(entry)
+                return self._build(entry, session, ticket, attempt) if found is None else found
+            except _Retry as retry:
+                found = self._build(entry, session, ticket, None, is_again=True)
+                attempt.refuse(retry.error)
+                return found
+            except _aot.Refused:
+                pass  # another process has found out
+        return self._build(entry, session, ticket, None)
+
+    def _build(
+        self,
+        entry: _core.Entry,
+        session: _session.Session | None,
+        ticket: _shared.Ticket | None,
+        attempt: _aot.Attempt | None,
+        is_again: bool = False,
+    ) -> Any:
+        """Make the graph, and have it compiled: by the backend, or if it may be so by AOTInductor. `is_again` says that
+        the inputs are chosen already."""
         symbols = entry.symbols
         shapes = _shapes() if symbols is None else functools.partial(_graph.identity, symbols.shape_env)
         sizes = _graph.varying(entry, shapes, self.function)
-        if sizes is not None:
+        if sizes is not None and not is_again:
             sizes.choose_inputs()
         built = _graph.build(
             entry,
@@ -242,6 +292,9 @@ class Compiler:
             if sizes is not None and hasattr(tensor, "_dynamo_hint_overrides"):
                 sizes.take_hints(tensor, node.meta["example_value"])
         floats = {} if sizes is None else sizes.floats
+        if attempt is not None and floats:
+            built.let_go()
+            raise _Retry(_aot.Refused("an input is a number"))
         state = _core.graph_state(module.graph) if built.is_recording else None
         hits = _cache_hits()
         try:
@@ -255,13 +308,16 @@ class Compiler:
                 tracing(context),
             ):
                 try:
-                    compiled = _debug.wrap(self._chosen(), number)(module, given)
+                    backend = self._chosen() if attempt is None else attempt
+                    compiled = _debug.wrap(backend, number)(module, given)
                 finally:
                     context.close()
             if not callable(compiled):
                 raise TypeError(f"a backend must return a callable, and this one returned {compiled!r}")
         except Exception as error:
             built.let_go()
+            if attempt is not None:
+                raise _Retry(error) from None
             if floats:  # it may do with constants
                 return [*floats]
             if not config.suppress_errors:
@@ -294,8 +350,11 @@ class Compiler:
         )
         compiled = _shared.REPLAYED if is_replayed else _not_lazy(compiled)
         if ticket is not None and not frozen and not floats:
-            order = None if sizes is None else [nodes.index(node) for node in entry.input_nodes()]
-            ticket.keep(compiled, check, order, apart, entry.size_guards()[decided:])
+            order = None if sizes is None else [ticket.nodes.index(node) for node in entry.input_nodes()]
+            decisions = entry.size_guards()[ticket.decided :]
+            ticket.keep(compiled, check, order, apart, decisions)
+            if attempt is not None:
+                attempt.keep(order, apart, decisions, check is not None)
         if is_replayed:
             return None
         if classed:

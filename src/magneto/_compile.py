@@ -46,6 +46,7 @@ class Settings:
         self.dynamic = dynamic
         self.guard_filter_fn = options.pop("guard_filter_fn", None) if options else None
         self.use_aoti = bool(options.pop("use_aoti", False)) if options else False
+        self.aot = _aot_option(options)
         self.backend = _backend_now(backend)
         self.mode = mode
         self.options = options
@@ -63,7 +64,13 @@ class Settings:
         from magneto import _backends
 
         return _backends.find(
-            self.backend, self.mode, self.options, self.dynamic, name=self.name, use_aoti=self.use_aoti
+            self.backend,
+            self.mode,
+            self.options,
+            self.dynamic,
+            name=self.name,
+            use_aoti=self.use_aoti,
+            aot=self.aot,
         )
 
     def make(self, function: Callable[..., Any], name: str | None = None, seen: Any = None) -> _core.Compiled:
@@ -153,6 +160,14 @@ class Settings:
     @property
     def _dynamic(self) -> bool | None:
         return self.dynamic
+
+
+def _aot_option(options: dict[str, Any] | None) -> bool | None:
+    """Take the option `aot` out of those for the backend."""
+    found = options.pop("aot", None) if options else None
+    if not isinstance(found, (bool, types.NoneType)):
+        raise TypeError(f"the option aot is True or False, not {found!r}")
+    return found
 
 
 def _backend_now(backend: Any) -> Any:

@@ -160,6 +160,9 @@ class Config:
     verbose: bool
     """Log each break and recompile with the whole stack, as warnings of the logger `magneto`."""
 
+    aot: bool
+    """Whether inductor's graphs without gradients are compiled to libraries, which the cache on disk keeps."""
+
     skip_modules: tuple[str, ...]
     """Names of modules and packages whose functions captures don't look into: calls of them are breaks."""
 

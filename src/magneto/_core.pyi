@@ -273,6 +273,8 @@ class Entry:
         """Whether sizes or numbers vary that the graph gets."""
 
     @property
+    def needs_grad(self) -> bool: ...
+    @property
     def symbols(self) -> Any: ...
     @property
     def guard_count(self) -> int: ...
@@ -335,6 +337,19 @@ class Entry:
 
     def source(self, number: int, /) -> str:
         """A source as text."""
+
+class Library:
+    """What AOTInductor has made of a graph."""
+
+    def __new__(
+        cls,
+        content: bytes | memoryview,
+        inputs: tuple[int, ...],
+        outputs: tuple[tuple[int, ...], ...],
+        written: tuple[int, ...],
+        /,
+    ) -> Library: ...
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
 
 class Compiled:
     """A callable that captures, compiles and runs a function."""

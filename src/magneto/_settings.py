@@ -351,6 +351,12 @@ COMPILER_ALIASES = (
 """The others: the same under both names."""
 
 OWN: dict[str, Setting] = {
+    "aot": Setting(
+        False,
+        HONOURED,
+        "whether inductor's graphs without gradients are compiled to libraries for the cache on disk",
+        "MAGNETO_AOT",
+    ),
     "skip_modules": Setting(
         (),
         HONOURED,

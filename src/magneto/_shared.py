@@ -97,11 +97,14 @@ def maker(backend: Any) -> Maker | None:
         return Maker(REPLAY)
     if _debug.is_asked():
         return None
-    if type(backend) is torch._TorchCompileInductorWrapper:
+    if isinstance(backend, torch._TorchCompileInductorWrapper):
+        if isinstance(backend, torch._TorchCompileAOTInductorWrapper):
+            return None
         settings = sorted(backend.config.items())
         if backend.config.get("triton.cudagraphs") or not is_plain(settings):
             return None
-        return Maker(f"inductor {settings!r} {backend.dynamic!r}", by_graph=True)
+        aot = getattr(backend, "aot", False)
+        return Maker(f"inductor {settings!r} {backend.dynamic!r} {aot!r}", by_graph=True)
     function = getattr(backend, "compiler_fn", None)
     named = function is not None and type(backend).__module__ == "magneto._backends"
     inner = function if named else backend
@@ -302,13 +305,17 @@ class Ticket:
         code: that of the frame that was captured.
     """
 
-    def __init__(self, user: Any, code: types.CodeType, by: Maker, key: tuple[Any, ...]) -> None:
+    def __init__(
+        self, user: Any, code: types.CodeType, by: Maker, key: tuple[Any, ...], entry: _core.Entry
+    ) -> None:
         structure, self.mentions, state = key
         self.user = user
         self.code = code
         self.maker = by
         self.is_own = all(map(_is_own, self.mentions))
         self.digest = hashlib.sha256(structure + repr(state).encode()).digest()
+        self.nodes = entry.input_nodes()
+        self.decided = len(entry.size_guards())
         self.row: Made | None = None
         """What another callable of the same code has had made, or has captured, of the same graph."""
         for made in _by_code.get(code, ()):
@@ -363,11 +370,11 @@ class Ticket:
         order: list[int] | None,
         apart: tuple[list[bool], list[int]] | None,
         decisions: list[tuple[str, Any, Any]],
-    ) -> None:
-        """Keep what was made for others."""
+    ) -> Made | None:
+        """Keep what was made for others; None if that can't be done."""
         rows = self._rows()
         if rows is None:
-            return
+            return None
         made, by_graph = Made(self), self.maker.by_graph and self.is_own
         made.key, made.check, made.order, made.apart, made.decisions = rows[0], check, order, apart, decisions
         made.is_replayed = compiled is REPLAYED
@@ -375,13 +382,14 @@ class Ticket:
             if not made.is_replayed:
                 made.compiled = weakref.ref(compiled, _Forget(made) if by_graph else None)
         except TypeError:
-            return
+            return None
         self._add(made)
         if by_graph:
             _by_graph[made.key] = [*rows[1], made]
             _kept[made] = compiled
             while len(_kept) > MOST:
                 _kept.popitem(last=False)
+        return made
 
 
 class _Forget:
@@ -408,4 +416,4 @@ def ticket(user: Any, by: Maker | None, entry: _core.Entry) -> Ticket | None:
         return None
     if not is_plain(key[2]):  # modes of the user's
         return None
-    return Ticket(user, entry.codes[0], by, key)
+    return Ticket(user, entry.codes[0], by, key, entry)
