@@ -17,6 +17,13 @@ static int tells_inside(MgCapture *capture, PyObject *value, int hashed);
 /* How a C function shows the address of an object that has no better way. */
 typedef enum { SHOWS_NONE, SHOWS_TEXT, SHOWS_HASH } Shows;
 
+/* 1 if this is the name of a C function that makes a text of its arguments' texts. */
+static int
+is_formatter(const char *name)
+{
+    return strcmp(name, "format") == 0 || strcmp(name, "format_map") == 0 || strcmp(name, "__format__") == 0;
+}
+
 static Shows
 shows(PyObject *callable)
 {
@@ -30,16 +37,12 @@ shows(PyObject *callable)
                                                                                : SHOWS_NONE;
     }
     if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) { /* str.format, and object.__format__ */
-        return PyDescr_TYPE(callable) == &PyUnicode_Type || PyDescr_NAME(callable) == MG_STRING("__format__")
-                   ? SHOWS_TEXT
-                   : SHOWS_NONE;
+        return is_formatter(((PyMethodDescrObject *)callable)->d_method->ml_name) ? SHOWS_TEXT : SHOWS_NONE;
     }
     const char *name = PyCFunction_Check(callable) ? ((PyCFunctionObject *)callable)->m_ml->ml_name : "";
-    return strcmp(name, "hash") == 0 ? SHOWS_HASH
-           : strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0 ||
-                   strcmp(name, "__format__") == 0
-               ? SHOWS_TEXT
-               : SHOWS_NONE;
+    return strcmp(name, "hash") == 0                                                       ? SHOWS_HASH
+           : strcmp(name, "repr") == 0 || strcmp(name, "ascii") == 0 || is_formatter(name) ? SHOWS_TEXT
+                                                                                           : SHOWS_NONE;
 }
 
 int
