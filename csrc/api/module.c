@@ -569,6 +569,9 @@ core_node_meta(PyObject *module, PyObject *args)
 PyDoc_STRVAR(made_doc,
              "made(meta, /)\n--\n\nThe items of a node's metadata whose values were made already, as a dict.");
 
+PyDoc_STRVAR(input_names_doc, "input_names(source, /)\n--\n\n"
+                              "The name of an input by its source, and its name in the state_dict, or None.");
+
 PyDoc_STRVAR(graph_state_doc, "graph_state(graph, /)\n--\n\n"
                               "What decides what a torch.fx.Graph computes; see is_same_state.");
 
@@ -578,6 +581,7 @@ PyDoc_STRVAR(is_same_state_doc, "is_same_state(one, other, /)\n--\n\n"
 static PyMethodDef core_methods[] = {
     {"node_meta", core_node_meta, METH_VARARGS, node_meta_doc},
     {"made", mg_node_meta_made, METH_O, made_doc},
+    {"input_names", mg_writer_input_names, METH_O, input_names_doc},
     {"graph_state", mg_writer_graph_state, METH_O, graph_state_doc},
     {"is_same_state", mg_writer_is_same_state, METH_VARARGS, is_same_state_doc},
     {"outcome", _PyCFunction_CAST(mg_outcome_make), METH_VARARGS | METH_KEYWORDS, outcome_doc},

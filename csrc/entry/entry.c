@@ -1109,6 +1109,7 @@ static PyMemberDef entry_members[] = {
     {"muted", T_INT, offsetof(MgEntry, is_muted), READONLY, "Whether it runs with `__torch_function__` switched off."},
     {"compiled", T_OBJECT, offsetof(MgEntry, compiled), READONLY, "What the backend gave, or None."},
     {"guard_count", T_INT, offsetof(MgEntry, guards.check_count), READONLY, "How many guards it has."},
+    {"node_count", T_INT, offsetof(MgEntry, node_count), READONLY, "How many nodes its recording has."},
     {"input_count", T_INT, offsetof(MgEntry, input_count), READONLY, "How many inputs its graph has."},
     {"codes", T_OBJECT, offsetof(MgEntry, codes), READONLY, "The codes of the frames that were captured."},
     {"compile_id", T_OBJECT, offsetof(MgEntry, compile_id), 0, "The number of its compilation, or None."},

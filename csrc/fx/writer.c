@@ -88,13 +88,19 @@ number_name(MgWriter *self, PyObject *base, PyObject *name, long *number)
     return name;
 }
 
+static PyObject *
+create_name_by_fx(MgWriter *self, PyObject *wish)
+{
+    return PyObject_CallMethodObjArgs(self->namespace, MG_STRING("create_name"), wish, Py_None, NULL);
+}
+
 /* A free name that is, or starts with, a wish: as _Namespace.create_name. New. */
 static PyObject *
 create_name(MgWriter *self, PyObject *wish)
 {
     Py_ssize_t end = split_name(wish);
     if (end < 0) {
-        return PyObject_CallMethodObjArgs(self->namespace, MG_STRING("create_name"), wish, Py_None, NULL);
+        return create_name_by_fx(self, wish);
     }
     PyObject *base = end == PyUnicode_GET_LENGTH(wish) ? Py_NewRef(wish) : PyUnicode_Substring(wish, 0, end);
     PyObject *name = NULL, *count = NULL;
@@ -106,7 +112,12 @@ create_name(MgWriter *self, PyObject *wish)
     PyObject *first = wish;
     if (taken || end == PyUnicode_GET_LENGTH(wish)) {
         PyObject *known = PyDict_GetItemWithError(self->counts, base);
-        number = known == NULL ? 0 : PyLong_AsLong(known);
+        int is_large = 0;
+        number = known == NULL ? 0 : PyLong_AsLongAndOverflow(known, &is_large);
+        if (is_large) { /* somebody has called a variable x_99999999999999999999 */
+            name = create_name_by_fx(self, wish);
+            goto done;
+        }
         PyObject *illegal = PyErr_Occurred() ? NULL : PyDict_GetItemWithError(self->illegal, wish);
         if (PyErr_Occurred()) {
             goto done;
@@ -159,7 +170,17 @@ stem_of(MgWriter *self, PyObject *target)
     if (stem != NULL || PyErr_Occurred()) {
         return Py_XNewRef(stem);
     }
-    stem = PyUnicode_Check(target) ? snake_case(target) : NULL;
+    if (PyCallable_Check(target)) {
+        PyObject *name = PyObject_GetAttr(target, MG_STRING("__name__"));
+        if (name == NULL) {
+            return NULL;
+        }
+        stem = snake_case(name);
+        Py_DECREF(name);
+    }
+    else {
+        stem = snake_case(target);
+    }
     if (stem == NULL && !PyErr_Occurred()) {
         stem = PyObject_CallMethodOneArg(self->graph, MG_STRING("_target_to_str"), target);
     }
@@ -228,6 +249,65 @@ writer_node(MgWriter *self, PyObject *args)
     PyObject *stem = stem_of(self, target), *name = stem == NULL ? NULL : create_name(self, stem);
     PyObject *none = name == NULL ? NULL : PyTuple_New(0);
     PyObject *node = none == NULL ? NULL : write_node(self, op, name, target, none, self->no_kwargs, type, meta);
+    Py_XDECREF(stem);
+    Py_XDECREF(name);
+    Py_XDECREF(none);
+    return node;
+}
+
+static PyObject *
+writer_output(MgWriter *self, PyObject *values)
+{
+    PyObject *name = create_name(self, MG_STRING("output")), *args = name == NULL ? NULL : PyTuple_Pack(1, values);
+    PyObject *node = args == NULL ? NULL
+                                  : write_node(self, MG_STRING("output"), name, MG_STRING("output"), args,
+                                               self->no_kwargs, Py_None, NULL);
+    Py_XDECREF(name);
+    Py_XDECREF(args);
+    return node;
+}
+
+/* ---- inputs ---- */
+
+/* The template of an input's metadata, a dict; borrowed. NULL with an exception. */
+static PyObject *
+input_template(void)
+{
+    static PyObject *template; /* strong */
+    if (template == NULL) {
+        PyObject *dict = PyDict_New();
+        if (dict == NULL || PyDict_SetItem(dict, MG_STRING("stack_trace"), &mg_unmade) < 0 ||
+            PyDict_SetItem(dict, MG_STRING("example_value"), &mg_unmade) < 0 ||
+            PyDict_SetItem(dict, MG_STRING("tensor_dict"), &mg_unmade) < 0 ||
+            PyDict_SetItem(dict, MG_STRING("grapharg"), &mg_unmade) < 0) {
+            Py_XDECREF(dict);
+            return NULL;
+        }
+        template = dict;
+    }
+    return template;
+}
+
+static PyObject *
+writer_input(MgWriter *self, PyObject *args)
+{
+    PyObject *target, *type, *source, *marks, *make;
+    int position;
+    if (!PyArg_ParseTuple(args, "UOOO!Oi", &target, &type, &source, &PyDict_Type, &marks, &make, &position)) {
+        return NULL;
+    }
+    PyObject *template = input_template(), *node = NULL;
+    PyObject *meta = template == NULL ? NULL : mg_node_meta(template, make, position);
+    PyObject *stem =
+        meta == NULL || PyDict_SetItem(meta, MG_STRING("tensor_dict"), marks) < 0 ? NULL : stem_of(self, target);
+    PyObject *name = stem == NULL ? NULL : create_name(self, stem), *none = name == NULL ? NULL : PyTuple_New(0);
+    if (none != NULL) {
+        node = write_node(self, MG_STRING("placeholder"), name, target, none, self->no_kwargs, type, meta);
+    }
+    if (node != NULL && PyObject_GenericSetAttr(node, MG_STRING("_dynamo_source"), source) < 0) {
+        Py_CLEAR(node);
+    }
+    Py_XDECREF(meta);
     Py_XDECREF(stem);
     Py_XDECREF(name);
     Py_XDECREF(none);
@@ -480,6 +560,9 @@ static PyMethodDef writer_methods[] = {
      "are "
      "found in `nodes`, where the new ones go too; `names` gets the names that come of the targets. Return where it "
      "stopped: at `stop`, or at an operation with an argument that must become a node first."},
+    {"input", (PyCFunction)writer_input, METH_VARARGS,
+     "input(name, type, source, marks, make, number): the placeholder of a tensor."},
+    {"output", (PyCFunction)writer_output, METH_O, "output(values): the last node."},
     {"close", (PyCFunction)writer_close, METH_NOARGS, "Tell the graph how many nodes it has."},
     {NULL, NULL, 0, NULL},
 };
@@ -545,4 +628,85 @@ mg_writer_is_same_state(PyObject *module, PyObject *args)
         same = PyTuple_GET_ITEM(one, i) == PyTuple_GET_ITEM(other, i);
     }
     return PyBool_FromLong(same);
+}
+
+/* ---- names of inputs ---- */
+
+/* Where a step like ._modules['name'] ends that begins at `from`, and the name in it; 0 if there is none. */
+static Py_ssize_t
+read_step(const char *text, Py_ssize_t from, const char *attribute, const char **name, Py_ssize_t *length)
+{
+    size_t known = strlen(attribute);
+    if (strncmp(text + from, attribute, known) != 0 || strncmp(text + from + known, "['", 2) != 0) {
+        return 0;
+    }
+    *name = text + from + known + 2;
+    const char *end = strchr(*name, '\'');
+    if (end == NULL || end[1] != ']') {
+        return 0;
+    }
+    *length = end - *name;
+    return end + 2 - text;
+}
+
+/* The name in the state_dict of the parameter or buffer at a source: the names of modules on the way, and its own. New;
+ * None if it is neither. */
+static PyObject *
+original_name(const char *text, Py_ssize_t size)
+{
+    char *room = PyMem_Malloc((size_t)size + 1);
+    if (room == NULL) {
+        return PyErr_NoMemory();
+    }
+    Py_ssize_t used = 0, length = 0, end;
+    const char *name;
+    PyObject *result = NULL;
+    for (Py_ssize_t i = 0; i < size && strncmp(text, "L['", 3) == 0;) {
+        if ((end = read_step(text, i, "._modules", &name, &length)) > 0) {
+            memcpy(room + used, name, (size_t)length);
+            room[used + length] = '.';
+            used += length + 1;
+            i = end;
+            continue;
+        }
+        if (((end = read_step(text, i, "._parameters", &name, &length)) > 0 ||
+             (end = read_step(text, i, "._buffers", &name, &length)) > 0) &&
+            end == size) {
+            memcpy(room + used, name, (size_t)length);
+            result = PyUnicode_FromStringAndSize(room, used + length);
+            PyMem_Free(room);
+            return result;
+        }
+        i++;
+    }
+    PyMem_Free(room);
+    return Py_NewRef(Py_None);
+}
+
+PyObject *
+mg_writer_input_names(PyObject *module, PyObject *text)
+{
+    (void)module;
+    Py_ssize_t size, used = 0;
+    const char *chars = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
+    if (chars == NULL) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a source is a text");
+    }
+    char *room = PyMem_Malloc((size_t)size + 1);
+    if (room == NULL) {
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < size; i++) {
+        int good = is_digit((Py_UCS1)chars[i]) || (is_letter((Py_UCS1)chars[i]) && chars[i] != '_');
+        if (good || used == 0 || room[used - 1] != '_') {
+            room[used++] = (char)(good ? chars[i] : '_');
+        }
+    }
+    PyObject *flat = PyUnicode_FromStringAndSize(room, used),
+             *original = flat == NULL ? NULL : original_name(chars, size);
+    PyMem_Free(room);
+    PyObject *result = original == NULL ? NULL : PyTuple_Pack(2, flat, original);
+    Py_XDECREF(flat);
+    Py_XDECREF(original);
+    return result;
 }

@@ -11,6 +11,10 @@ extern PyTypeObject MgWriter_Type;
 PyObject *mg_writer_graph_state(PyObject *module, PyObject *graph);
 PyObject *mg_writer_is_same_state(PyObject *module, PyObject *args);
 
+/* _core.input_names(source): the name of an input by its source, such as `L_self_modules_lin_parameters_weight_`, and its name
+ * in the state_dict, or None if it is no parameter or buffer. */
+PyObject *mg_writer_input_names(PyObject *module, PyObject *text);
+
 int mg_writer_types_ready(void); /* MG_OK or MG_ERR */
 
 #endif

@@ -279,7 +279,7 @@ class Compiler:
             return None  # it only changes torch's state: nothing for a backend either
         number = None if session is None else session.id
         if session is not None:
-            session.graph = module
+            session.shapes = built.shapes
             module.meta["dynamo_compile_id"] = session.id
             module.meta["backend_id"] = f"__compiled_fn_{str(session.id).replace('/', '_')}"
         module.compile_subgraph_reason = None  # type: ignore[assignment]
@@ -288,7 +288,7 @@ class Compiler:
         # a mode of its own for the backend: the graph's example values may have been changed by its operations
         context = _Context(shapes, functools.partial(_contexts, module.graph, given, sizes))
         context.traced_code.extend(entry.codes or ())
-        for node, tensor in zip(module.graph.nodes, given, strict=False):  # the placeholders come first
+        for node, tensor in zip(module.graph.nodes, given if sizes is not None else (), strict=False):
             if sizes is not None and hasattr(tensor, "_dynamo_hint_overrides"):
                 sizes.take_hints(tensor, node.meta["example_value"])
         floats = {} if sizes is None else sizes.floats
@@ -345,6 +345,7 @@ class Compiler:
         is_replayed = (
             check is None
             and state is not None
+            and not entry.muted
             and (ticket is None or not ticket.maker.by_graph)
             and _is_own_forward(compiled, module, state)
         )
@@ -536,9 +537,16 @@ class _Context(TracingContext):
 
 def _shapes() -> Callable[[], Any]:
     """Returns a `ShapeEnv`, the same each time."""
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    found: list[Any] = []
 
-    return functools.cache(functools.partial(ShapeEnv, assume_static_by_default=True))
+    def shapes() -> Any:
+        if not found:
+            from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+            found.append(ShapeEnv(assume_static_by_default=True))
+        return found[0]
+
+    return shapes
 
 
 def _contexts(
@@ -751,13 +759,12 @@ def _storages(inputs: Sequence[Any]) -> list[int]:
     """For each input a number that it has in common with those that share its storage; -1 if none does."""
     first: dict[int, int] = {}
     groups = [-1] * len(inputs)
-    for position, value in enumerate(inputs):
-        if isinstance(value, torch.Tensor):
-            with torch._C.DisableTorchFunctionSubclass():
-                storage = value.untyped_storage()._cdata
-            other = first.setdefault(storage, position)
-            if other != position:
-                groups[position] = groups[other] = other
+    with torch._C.DisableTorchFunctionSubclass():
+        for position, value in enumerate(inputs):
+            if isinstance(value, torch.Tensor):
+                other = first.setdefault(value.untyped_storage()._cdata, position)
+                if other != position:
+                    groups[position] = groups[other] = other
     return groups
 
 

@@ -203,6 +203,21 @@ class GraphWriter:
     def node(self, op: str, target: Any, type: Any, meta: dict[str, Any], /) -> Any:
         """A new node without arguments, at the end."""
 
+    def input(
+        self,
+        name: str,
+        type: Any,
+        source: Any,
+        marks: dict[str, Any],
+        make: Callable[[int, str], Any],
+        number: int,
+        /,
+    ) -> Any:
+        """The placeholder of a tensor: its metadata has `marks` as `tensor_dict`, all else is made."""
+
+    def output(self, values: tuple[Any, ...], /) -> Any:
+        """The last node."""
+
     def operations(
         self,
         items: list[tuple[Any, ...]],
@@ -222,6 +237,10 @@ class GraphWriter:
 
     def close(self) -> None:
         """Tell the graph how many nodes it has."""
+
+def input_names(source: str, /) -> tuple[str, str | None]:
+    """The name of an input by its source, such as `L_self_modules_lin_parameters_weight_`, and its name in the
+    state_dict; `None` if it is no parameter or buffer."""
 
 def graph_state(graph: Any, /) -> tuple[Any, ...]:
     """What decides what a `torch.fx.Graph` computes; see `is_same_state`."""
@@ -280,6 +299,8 @@ class Entry:
     def guard_count(self) -> int: ...
     @property
     def input_count(self) -> int: ...
+    @property
+    def node_count(self) -> int: ...
     @property
     def codes(self) -> list[CodeType] | None: ...
     compile_id: str | None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
-import re
+import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,12 +27,12 @@ from magneto._recipe import (
     FLOATS,
     INDEX,
     KWARGS,
-    MODULE,
     STACK,
     TARGET,
     VALUE,
     InputSource,
     Recipe,
+    Shapes,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Built(NamedTuple):
     """The positions of those that the graph holds."""
     recipe: Recipe
     """What makes the metadata of its nodes."""
+    shapes: Shapes
+    """The sizes of its tensors."""
     is_recording: bool
     """Whether it is the recording and nothing else, so that the core's replay of that computes the same."""
 
@@ -63,13 +65,8 @@ class Built(NamedTuple):
                 del node.meta["grapharg"]
 
 
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9]+")
-_HELD = re.compile(r"\.(?:_parameters|_buffers)\['([^']*)'\]$")
-
-
-def placeholder_name(text: str, known: set[str]) -> str:
-    """The name of the input at a source, such as `L_self_modules_lin_parameters_weight_`."""
-    name = _ILLEGAL.sub("_", text)
+def _free(name: str, known: set[str]) -> str:
+    """A name that no other input has."""
     if name in known:
         number = 0
         while f"{name}_{number}" in known:
@@ -79,19 +76,13 @@ def placeholder_name(text: str, known: set[str]) -> str:
     return name
 
 
-def original_name(text: str) -> str | None:
-    """The name in the state_dict of the parameter or buffer at a source, or None if it is neither."""
-    match = _HELD.search(text)
-    if match is None or not text.startswith("L['"):
-        return None
-    return ".".join([*MODULE.findall(text[: match.start()]), match[1]])
-
-
 def _marks(tensor: Any, static: bool) -> dict[str, Any]:
     """What a backend is told of a tensor that is given to the graph: whether its memory stays where it is, its tag."""
-    held = getattr(tensor, "__dict__", {})
-    marks = {name: held[name] for name in ("_dynamo_static_input_type", "tag") if name in held}
-    return {"_dynamo_static_input_type": "unguarded", **marks} if static else marks
+    marks = {"_dynamo_static_input_type": "unguarded"} if static else {}
+    held = getattr(tensor, "__dict__", None)
+    if held:
+        marks.update({name: held[name] for name in ("_dynamo_static_input_type", "tag") if name in held})
+    return marks
 
 
 def _attribute(root: torch.nn.Module, graph: fx.Graph, node: fx.Node, tensor: torch.Tensor) -> fx.Node:
@@ -154,22 +145,19 @@ class _Inputs:
     def tensor(self, position: int, given: Any) -> tuple[fx.Node, dict[str, Any]]:
         """The placeholder of a tensor, and its marks."""
         _, _, _, _, _, value, _, text, _, origin, _, in_module = self._take(position)
-        text = named(text, origin, self.function)
-        kind = torch.nn.Parameter if value.flags & _core.META_PARAMETER else torch.Tensor
-        wrapper = type(value.fake) if value.flags & _core.META_WRAPPER else None
-        source = InputSource(text, position)
+        if type(origin) is types.CellType:
+            text = named(text, origin, self.function)
+        flat, original = _core.input_names(text)
+        flags = value.flags
+        kind: Any = torch.nn.Parameter if flags & _core.META_PARAMETER else torch.Tensor
         marks = _marks(given, bool(in_module) or kind is torch.nn.Parameter)
+        if flags & _core.META_WRAPPER:
+            kind = type(value.fake)
+        source = InputSource(text, position)
         self.recipe.sources.append(source)
-        meta = {
-            "stack_trace": _core.UNMADE,
-            "example_value": _core.UNMADE,
-            "tensor_dict": marks,
-            "grapharg": _core.UNMADE,
-        }
-        node = self._write(placeholder_name(text, self.names), wrapper or kind, source, meta, position)
-        original = original_name(text)
+        node = self.writer.input(_free(flat, self.names), kind, source, marks, self.recipe, position)
         if original is not None:
-            self.originals[_ILLEGAL.sub("_", text)] = original
+            self.originals[flat] = original
             self.sources[original] = source
         return node, marks
 
@@ -178,7 +166,7 @@ class _Inputs:
         recipe = self.recipe
         index, _, _, _, _, value, _, text, _, origin, _, _ = self._take(position)
         text = named(text, origin, self.function)
-        kind, name = type(value), placeholder_name(text, self.names)
+        kind, name = type(value), _free(_core.input_names(text)[0], self.names)
         source: Source = InputSource(text, -1)
         if (one := recipe.float_of(index)) is not None:
             kind, source = torch.Tensor, one.source  # its item is the number
@@ -187,21 +175,18 @@ class _Inputs:
             kind, source = torch.SymInt, recipe.symbols.sources[number]
             if recipe.symbols.is_size(number):
                 self.names.discard(name)
-                name = placeholder_name(recipe.symbols.name(number), self.names)
+                name = _free(_core.input_names(recipe.symbols.name(number))[0], self.names)
         recipe.sources.append(source)
         meta = dict.fromkeys(("example_value", "grapharg", "stack_trace"), _core.UNMADE)
-        return self._write(name, kind, source, meta, position)
+        node = self.writer.node("placeholder", name, kind, _core.node_meta(meta, recipe, position))
+        object.__setattr__(node, "_dynamo_source", source)
+        return node  # type: ignore[no-any-return]
 
     def _take(self, position: int) -> tuple[Any, ...]:
         """How an input is described; the recipe does not keep what its source starts from."""
         item = self.recipe.items[position]
         self.recipe.items[position] = item[: STACK + 1]
         return item
-
-    def _write(self, name: str, kind: Any, source: Source, meta: dict[str, Any], position: int) -> fx.Node:
-        node = self.writer.node("placeholder", name, kind, _core.node_meta(meta, self.recipe, position))
-        object.__setattr__(node, "_dynamo_source", source)
-        return node  # type: ignore[no-any-return]
 
 
 def build(
@@ -254,7 +239,7 @@ def _build(
     writer = _core.GraphWriter(graph, _illegal_names, _NO_KWARGS, torch._check)
     recipe = Recipe(described, entry.modules(), mode, sizes, inputs)
     makers = _Inputs(writer, recipe, function)
-    nodes: list[Any] = [None] * (1 + max((item[INDEX] for item in described), default=0))
+    nodes: list[Any] = [None] * entry.node_count
     frozen: list[int] = []
     for position, given in enumerate(inputs):
         index, value = described[position][INDEX], described[position][VALUE]
@@ -275,8 +260,9 @@ def _build(
         nodes[index] = _attribute(root, graph, nodes[index], inputs[position])
     operations = _Operations(root, graph, writer, recipe, nodes, entry)
     operations.write(len(inputs))
-    graph.output(tuple([nodes[index] for index in outputs]))
-    if any(item[TARGET] is torch._C._set_grad_enabled for item in described):
+    writer.output(tuple([nodes[index] for index in outputs]))
+    writer.close()
+    if ("call_function", torch._C._set_grad_enabled) in graph._find_nodes_lookup_table.table:
         _erase_empty_switches(graph)
     if entry.symbols is not None:
         _add_checks(root, graph, entry.symbols.shape_env)
@@ -285,7 +271,7 @@ def _build(
     result._param_name_to_source = makers.sources  # type: ignore[assignment]
     has_floats = sizes is not None and bool(sizes.floats)
     is_recording = not frozen and not operations.others and entry.symbols is None and not has_floats
-    return Built(result, inputs, frozen, recipe, is_recording)
+    return Built(result, inputs, frozen, recipe, recipe.shapes(nodes), is_recording)
 
 
 class _Operations:

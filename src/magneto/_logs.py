@@ -111,11 +111,12 @@ class Writer:
         from magneto import _graph
 
         shapes = None if entry.symbols is None else entry.symbols.shape_env
-        module = _graph.build(entry, FakeTensorMode(shape_env=shapes), function=self.function)[0]
+        built = _graph.build(entry, FakeTensorMode(shape_env=shapes), function=self.function)
+        module = built.module
         name = f"__compiled_fn_{str(entry.compile_id).replace('/', '_')}"
         session = _session.current()
         if _trace.is_on() and session is not None:
-            session.graph = module
+            session.shapes = built.shapes
             with session.named():
                 _trace.graph(module)
         if is_on("graph_code"):

@@ -79,11 +79,14 @@ def _keep(
 ) -> None:
     """What a context of metrics calls at its end, in place of `on_exit`."""
     context._on_exit = on_exit
-    number, stack = session.id, session.stack_lines
+    number, stack, shapes = session.id, session.stack_lines, session.shapes
     values = dict(metrics)
 
     def make() -> Any:
-        return _make(utils, number, start, end, {**values, "stack_trace": stack()})
+        values["stack_trace"] = stack()
+        if shapes is not None and values.get("graph_op_count") is not None:
+            values["graph_node_shapes"] = str(shapes)
+        return _make(utils, number, start, end, values)
 
     utils._compilation_metrics.append(_later_class(utils)(make))
 
@@ -163,8 +166,11 @@ def leave(utils: Any, session: Session, entry: _core.Entry | None, error: BaseEx
         **told_by_user(utils),
     }
 
+    shapes = _shapes(session, entry)
+
     def make() -> Any:
         values = {**_figures_of_session(utils, session, frame, seconds), **known}
+        values["graph_node_shapes"] = str(shapes)
         values["stack_trace"] = session.stack_lines()
         return _make(utils, number, session.start, end, values)
 
@@ -187,6 +193,7 @@ def figures(
         "stack_trace": session.stack_lines() if is_heard() else None,
         **_figures_of_graph(session, entry),
         **_figures_of_failure(session, entry, error),
+        "graph_node_shapes": str(_shapes(session, entry)) if is_heard() else "{}",
     }
 
 
@@ -211,9 +218,13 @@ def _figures_of_session(utils: Any, session: Session, frame: int, failed: float 
     }
 
 
+def _shapes(session: Session, entry: _core.Entry | None) -> Any:
+    """What has the sizes of the graph as its text."""
+    return {} if session.shapes is None or entry is None else session.shapes
+
+
 def _figures_of_graph(session: Session, entry: _core.Entry | None) -> dict[str, Any]:
     symbols = None if entry is None else entry.symbols
-    shapes = {} if session.graph is None or entry is None else _trace.sizes(session.graph)
     return {
         "guard_count": None if entry is None else entry.guard_count,
         "shape_env_guard_count": (
@@ -222,7 +233,6 @@ def _figures_of_graph(session: Session, entry: _core.Entry | None) -> dict[str, 
         "graph_op_count": None if entry is None else entry.operations,
         "graph_node_count": None if entry is None else entry.operations + entry.input_count + 1,
         "graph_input_count": None if entry is None else entry.input_count,
-        "graph_node_shapes": str(shapes),
     }
 
 

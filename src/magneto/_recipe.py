@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 class InputSource(Source):
     """Where a graph's input comes from, as text such as `L['self']._parameters['weight']`."""
 
+    text: str
+    index: int
+
     def __init__(self, text: str, index: int) -> None:
-        self.text = text
-        self.index = index
+        self.__dict__["text"] = text  # torch's class has a slow way of its own to set attributes
+        self.__dict__["index"] = index
 
     @property
     def name(self) -> str:
@@ -182,6 +185,15 @@ class Recipe:
             value = _MAKERS[key](self, position)
             found = self._made.setdefault((position, key), value)
         return found
+
+    def shapes(self, nodes: list[Any]) -> Shapes:
+        """The sizes of the tensors that nodes stand for; `nodes` are found by their numbers."""
+        sizes = [
+            (nodes[item[INDEX]].name, item[VALUE].sizes)
+            for item in self.items
+            if type(item[VALUE]) is _core.Meta and not item[VALUE].flags & _core.META_WRAPPER
+        ]
+        return Shapes(sizes, [] if self.symbols is None else self.symbols.symints)
 
     def has_values(self) -> bool:
         """Whether there is an input or an operation that returns something."""
@@ -348,6 +360,29 @@ class Recipe:
         else:
             argument = GraphArg(source, self.inputs[position], False, value)
         return argument
+
+
+class Shapes:
+    """The sizes of the tensors of a graph, by the names of its nodes, as text. It holds nothing of the program.
+
+    Args:
+        sizes: pairs of a name and sizes.
+        symbols: those that the sizes are in terms of, if they vary.
+    """
+
+    def __init__(self, sizes: list[tuple[str, Any]], symbols: list[Any]) -> None:
+        self.sizes = sizes
+        self.symbols = symbols
+
+    def __str__(self) -> str:
+        return str({name: list(map(self._size, sizes)) for name, sizes in self.sizes})
+
+    def _size(self, size: Any) -> int | str:
+        if type(size) is _core.Dim:
+            from magneto._sizes import evaluate
+
+            size = evaluate(size.tree, self.symbols.__getitem__)
+        return size if isinstance(size, int) else repr(size)
 
 
 def _source_function(target: Any, modules: _Modules) -> Any:

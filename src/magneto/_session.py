@@ -24,10 +24,9 @@ from torch.utils._traceback import CapturedTraceback
 from magneto import _config, _core, _debug, _ids, _metrics, _stack, _trace
 
 if TYPE_CHECKING:
-    from torch import fx
-
     from magneto._cprofile import Profile
     from magneto._events import BreakReason
+    from magneto._recipe import Shapes
 
 
 def loaded(name: str) -> Any:
@@ -67,7 +66,8 @@ class Session:
         self.missed: list[str] = []
         """Why what was captured before does not fit, the latest first."""
         self.reason: BreakReason | None = None
-        self.graph: fx.GraphModule | None = None
+        self.shapes: Shapes | None = None
+        """The sizes of the graph that a backend was given."""
         self.guards: list[Any] = []
         """Those of the entry, as TorchDynamo's; empty unless a filter or a hook looks at them."""
         self.profile: Profile | None = None
