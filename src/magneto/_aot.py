@@ -56,7 +56,7 @@ class Refused(Exception):
 
 
 @functools.cache
-def _machine() -> str:
+def machine() -> str:
     """The processor, as far as code that is made for it depends on it."""
     lines = []
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
@@ -116,7 +116,7 @@ def key_of(ticket: _shared.Ticket) -> str | None:
     if not ticket.is_own or None in names or None in changes:
         return None
     said = (
-        FORMAT, sys.modules["magneto"].__version__, torch.__version__, torch.version.git_version, _machine(),
+        FORMAT, sys.modules["magneto"].__version__, torch.__version__, torch.version.git_version, machine(),
         ticket.maker.name, names,
         [read() for read in _shared._FLAGS], changes, _variables(),
     )  # fmt: skip

@@ -37,6 +37,7 @@ from magneto import (
     _imports,
     _locks,
     _logs,
+    _probes,
     _session,
     _shared,
     _subclasses,
@@ -304,6 +305,7 @@ class Compiler:
                 _kept_state(entry),
                 _no_restart(inputs),
                 contextlib.nullcontext() if session is None else session.backend(),
+                _probes.remembered(self.backend),
                 torch.compiler._compile_session_context(),
                 tracing(context),
             ):

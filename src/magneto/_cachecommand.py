@@ -60,7 +60,8 @@ def _list() -> None:
 
 
 def _describe(header: dict[str, object]) -> str:
-    name = f"{header.get('name')}, {header.get('operations')} operations, torch {header.get('torch')}"
+    count = f", {header['operations']} operations" if "operations" in header else ""
+    name = f"{header.get('name')}{count}, torch {header.get('torch')}"
     refused = header.get("refused")
     return name if refused is None else f"{name}; left to inductor's own cache: {refused}"
 

@@ -188,7 +188,7 @@ def test_another_torch_processor_or_setting_has_another_key(monkeypatch: pytest.
         patch.setattr(torch, "__version__", "9.9")
         keys.append(_aot.key_of(ticket))
     with monkeypatch.context() as patch:
-        patch.setattr(_aot, "_machine", lambda: "another")
+        patch.setattr(_aot, "machine", lambda: "another")
         keys.append(_aot.key_of(ticket))
     with monkeypatch.context() as patch:
         patch.setattr(magneto, "__version__", "9.9")
