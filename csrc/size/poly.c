@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-enum { MOST_FACTORS = 16, MOST_POWER = 64, MOST_INTERNED = 1 << 20, MOST_STEPS = 64 };
+enum { MOST_FACTORS = 16, MOST_POWER = 64, MOST_INTERNED = 1 << 20, MOST_STEPS = 64, CHUNK = 1 << 16 };
 
 /* ---- interning ---- */
 
@@ -63,6 +63,28 @@ make_room(Set *set)
     return 1;
 }
 
+/* Memory for one that is interned. It is taken from chunks, which are never freed. NULL if there is none. */
+static Interned *
+take_memory(size_t size)
+{
+    static char *chunk; /* what is left of the latest */
+    static size_t left;
+    size = (sizeof(Interned) + size + 7) / 8 * 8;
+    if (left < size) {
+        size_t made = size > CHUNK ? size : CHUNK;
+        char *memory = PyMem_RawMalloc(made);
+        if (memory == NULL) {
+            return NULL;
+        }
+        chunk = memory;
+        left = made;
+    }
+    Interned *taken = (Interned *)chunk;
+    chunk += size;
+    left -= size;
+    return taken;
+}
+
 /* The one with this content. Ids start with 1. */
 static const void *
 intern(Set *set, const void *content, size_t size)
@@ -78,7 +100,7 @@ intern(Set *set, const void *content, size_t size)
             return one;
         }
     }
-    Interned *made = PyMem_RawMalloc(sizeof(Interned) + size);
+    Interned *made = take_memory(size);
     if (made == NULL) {
         return NULL;
     }

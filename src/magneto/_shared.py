@@ -360,7 +360,7 @@ class Ticket:
 
     def _add(self, made: Made) -> None:
         rows = _by_code.setdefault(self.code, [])
-        rows[:] = [row for row in rows if row.is_alive][1 - MOST :]
+        rows[:] = [row for row in rows if row.is_alive and row.code() is not None][1 - MOST :]
         rows.append(made)
 
     def keep(
