@@ -792,10 +792,17 @@ def _right_cache(inputs: Sequence[Any], has_floats: bool) -> Iterator[None]:
     if not has_floats and all(group < 0 for group in _storages(inputs)):
         yield
         return
+    with _without_cache():
+        yield
+
+
+@functools.cache
+def _without_cache() -> contextlib.AbstractContextManager[None]:
+    """Turns AOTAutograd's cache off. One for all uses: torch leaves a context variable behind for each."""
     from torch._functorch import config as settings
 
-    with settings.patch(enable_autograd_cache=False):
-        yield
+    patch: contextlib.AbstractContextManager[None] = settings.patch(enable_autograd_cache=False)
+    return patch
 
 
 def _written_inputs(context: TracingContext, count: int, cached: bool = False) -> list[bool]:
