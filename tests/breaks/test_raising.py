@@ -219,8 +219,17 @@ f(X, torch.tensor([1]))
 """)
 
 
-CASES = [(name, False) for name in PROGRAMS] + [
-    (name, True) for name in PROGRAMS if "print(" not in PROGRAMS[name][0]
+def case(name: str, whole: bool) -> Any:
+    leaks = name == "an item that nobody uses, by a list, in a tuple"
+    mark = pytest.mark.no_leak_hunt("an index that is a list leaks a number for each SymInt in it")
+    return pytest.param(name, whole, marks=[mark] if leaks else [])
+
+
+CASES = [
+    case(name, whole)
+    for whole in (False, True)
+    for name in PROGRAMS
+    if not whole or "print(" not in PROGRAMS[name][0]
 ]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import contextvars
 import ctypes
 import functools
 import gc
@@ -170,7 +171,9 @@ class Hunter:
         item._initrequest()  # type: ignore[attr-defined]
         before = _core.interpret_all(True) if self.interpreted else None
         try:
-            return runtestprotocol(item, nextitem=Sibling(item), log=False)
+            # Context variables that the test sets go with this context: torch makes one for each patch of its settings.
+            context = contextvars.copy_context()
+            return context.run(runtestprotocol, item, nextitem=Sibling(item), log=False)
         finally:
             if before is not None:
                 _core.interpret_all(before)
