@@ -262,6 +262,8 @@ def _build(
     operations.write(len(inputs))
     writer.output(tuple([nodes[index] for index in outputs]))
     writer.close()
+    if operations.others:
+        _subgraphs.expand_vmaps(root, graph)
     if ("call_function", torch._C._set_grad_enabled) in graph._find_nodes_lookup_table.table:
         _erase_empty_switches(graph)
     if entry.symbols is not None:

@@ -31,6 +31,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._functorch import vmap as _vmap
 from torch._functorch.autograd_function import autograd_function_apply
 from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.cond import cond_op
@@ -39,6 +40,7 @@ from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.utils import first_slice_copy
 from torch._higher_order_ops.while_loop import while_loop_op
 from torch._higher_order_ops.wrap import tag_activation_checkpoint as _tag_activation_checkpoint
+from torch._higher_order_ops.wrap import wrap as _wrap_op
 from torch.autograd.function import once_differentiable
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import noop_context_fn as _noop_context_fn
@@ -467,3 +469,72 @@ def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
         else:
             found.append(outputs[place])
     return tuple(found)
+
+
+# ---- wrap, vmap ----
+
+
+def wrap(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """`torch.ops.higher_order.wrap`."""
+    return _wrap(_wrap_op, function, args, kwargs, {}, {}, "wrap_body")
+
+
+def run_vmap(
+    module: Any, *operands: Any, in_dims: Any, out_dims: Any, batch_size: Any, randomness: str
+) -> Any:
+    """What our own replay calls for `torch.vmap`."""
+    return torch.vmap(module, in_dims=in_dims, out_dims=out_dims, randomness=randomness)(*operands)
+
+
+def _slice(tensor: Any, dim: Any) -> Any:
+    """What a function under vmap sees of a tensor."""
+    if dim is None:
+        return tensor
+    if tensor.shape[dim] == 0:
+        sizes, strides = list(tensor.shape), list(tensor.stride())
+        del sizes[dim], strides[dim]
+        return tensor.new_empty_strided(sizes, strides)
+    return tensor.select(dim, 0)
+
+
+def _batched(graph: Any, arg: Any, dim: Any, like: Any) -> Any:
+    return arg if dim is None else _subgraph("input", graph, like)
+
+
+def vmap_impl(
+    function: Any, in_dims: Any, out_dims: Any, randomness: str, chunk_size: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """What `torch.vmap` and `torch.func.vmap` return calls."""
+    if chunk_size is not None:
+        give_up("vmap in chunks")
+    _vmap._check_out_dims_is_int_or_int_pytree(out_dims, function)
+    batch_size, flat_in_dims, flat_args, args_spec = _vmap._process_batched_inputs(in_dims, args, function)
+    throwaway = _subgraph("open", (), False)
+    likes = [*builtins.map(_slice, flat_args, flat_in_dims)]
+    _subgraph("discard", throwaway)
+    graph = _subgraph("open", (function, args, kwargs), False)
+    try:
+        inputs = [*builtins.map(functools.partial(_batched, graph), flat_args, flat_in_dims, likes)]
+        result = function(*pytree.tree_unflatten(inputs, args_spec), **kwargs)
+        flat, spec = pytree.tree_flatten(result)
+    except BaseException:
+        give_up("an exception in a function under vmap")
+        raise
+    if isinstance(result, torch.Tensor):
+        dims: Any = list(out_dims) if isinstance(out_dims, tuple) else [out_dims]
+    else:
+        dims = pytree._broadcast_to_and_flatten(out_dims, spec)
+    if dims is None or len(dims) != len(flat) or not all(builtins.map(_is_tensor, flat)):
+        give_up("what a function under vmap returns")
+    given = _subgraph("close", graph, tuple(flat), True)
+    _subgraph("name", graph, "vmap_body")
+    own = [place for place in range(len(flat_args)) if flat_in_dims[place] is not None]
+    operands = [flat_args[place] for place in own]
+    options = {
+        "in_dims": tuple([flat_in_dims[place] for place in own]) + (None,) * len(given),
+        "out_dims": tuple(dims),
+        "batch_size": batch_size,
+        "randomness": randomness,
+    }
+    results = _subgraph("call", run_vmap, (graph, *operands, *given), options)
+    return pytree.tree_unflatten(list(results), spec)

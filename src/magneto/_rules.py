@@ -306,8 +306,9 @@ _TRANSFORMING_MODULES = frozenset(_words("torch._functorch torch._higher_order_o
 _INLINED_MODULES = frozenset(_words(
     "importlib._abc magneto._module magneto._higher magneto._polyfills magneto._wrappers torch.jit._trace "
     "torch._dynamo.external_utils torch._dynamo.polyfills torch._functorch.functional_call torch._functorch.utils "
-    "torch._functorch.pyfunctorch torch._higher_order_ops.associative_scan torch._higher_order_ops.map "
-    "torch._higher_order_ops.scan torch._higher_order_ops.utils torch._higher_order_ops.while_loop"
+    "torch._functorch.vmap torch._functorch.pyfunctorch torch._higher_order_ops.associative_scan "
+    "torch._higher_order_ops.map torch._higher_order_ops.scan torch._higher_order_ops.utils "
+    "torch._higher_order_ops.while_loop"
 ))  # fmt: skip
 
 
@@ -384,6 +385,8 @@ _POLYFILLS: dict[Any, Callable[..., Any]] = {
 _GIVEN: dict[Any, Callable[..., Any]] = {
     torch.cond: _higher.cond,
     torch.utils.checkpoint.checkpoint: _higher.checkpoint,
+    torch.ops.higher_order.wrap: _higher.wrap,
+    torch._functorch.vmap.vmap_impl: _higher.vmap_impl,
     torch.ops.higher_order.cond: _higher.cond,
     torch.ops.higher_order.while_loop: _higher.while_loop,
     torch.ops.higher_order.map_impl: _higher.map,
@@ -694,6 +697,8 @@ def tables() -> dict[str, Any]:
     calls[_core.subgraph] = "subgraph"
     calls.update(dict.fromkeys(_GIVEN, "given"))
     calls.update(dict.fromkeys(_WHOLE_FUNCTIONS, "whole"))
+    calls[torch.vmap] = "inline"
+    calls.update((inner, "whole") for inner in torch.vmap.__code__.co_consts if inspect.iscode(inner))
     calls[builtins.sum] = "sum"
     calls[builtins.reversed] = "reversed"
     for inner in functools.singledispatch.__code__.co_consts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from . import check, programs_checkpoint, programs_control, programs_functions  # noqa: F401
+from . import check, programs_checkpoint, programs_control, programs_functions, programs_vmap  # noqa: F401
 
 NAMES = list(check.PROGRAMS)
 
