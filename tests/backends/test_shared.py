@@ -23,6 +23,9 @@ def _fresh() -> Iterator[None]:
     magneto.reset()
 
 
+_kept_by_torch = pytest.mark.no_leak_hunt("torch.fx keeps the source of each graph that AOTAutograd makes")
+
+
 class Counted:
     """A backend that counts its graphs, and runs them as they are."""
 
@@ -84,6 +87,7 @@ def test_equal_layers_compile_once_each_in_a_model() -> None:
     assert backend.graphs == 1
 
 
+@_kept_by_torch
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_gradients_of_shared_code_go_to_their_own_layer(backend: str) -> None:
     layers = [Block() for _ in range(3)]
@@ -300,6 +304,7 @@ def test_functions_of_the_users_in_a_graph_are_told_apart() -> None:
 # ---- what backends ask of inputs and sizes ----
 
 
+@_kept_by_torch
 def test_shared_code_that_writes_asks_each_entry_that_inputs_are_apart() -> None:
     def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x.add_(1)
@@ -312,6 +317,7 @@ def test_shared_code_that_writes_asks_each_entry_that_inputs_are_apart() -> None
         assert torch.equal(compiled(a, a[:]), torch.full((3,), 2.0))  # y is another view of x
 
 
+@_kept_by_torch
 def test_views_of_one_storage_share_code_for_the_same_places() -> None:
     def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x.add_(1)
@@ -369,6 +375,7 @@ def test_what_a_backend_decides_on_sizes_is_asked_of_each_entry() -> None:
     assert graphs in ([True, False], [True, False, False])
 
 
+@_kept_by_torch
 def test_random_numbers_of_shared_code_are_those_of_eager() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.dropout(x, 0.5) + torch.rand_like(x)
@@ -424,6 +431,7 @@ def test_what_was_made_dies_with_the_last_that_uses_it() -> None:
     assert made[0]() is None
 
 
+@_kept_by_torch
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_no_model_nor_argument_is_kept_alive(backend: str) -> None:
     layer, x = Block(), torch.ones(3, 4)
