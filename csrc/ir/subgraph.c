@@ -31,6 +31,7 @@ static int
 subgraph_clear(MgSubgraph *self)
 {
     mg_subgraph_end(self);
+    Py_CLEAR(self->written);
     Py_CLEAR(self->own);
     Py_CLEAR(self->inputs);
     Py_CLEAR(self->metas);
