@@ -102,6 +102,10 @@ map_backed(MgMapping *mapping, PyObject *value)
     PyObject *argument = mg_number_argument(mapping->capture, value);
     int is_plain = argument != NULL && (PyLong_CheckExact(argument) || PyFloat_CheckExact(argument));
     mapping->varies = mapping->varies || !is_plain;
+    if (argument != NULL && mg_is_number(argument) &&
+        mg_subgraph_meet(mapping->capture, ((MgNumber *)argument)->node, argument) < 0) {
+        Py_CLEAR(argument);
+    }
     PyObject *part = argument == NULL || !mg_is_number(argument) ? argument : ((MgNumber *)argument)->value;
     if (part == NULL || mg_record_key_add(mapping, (PyObject *)Py_TYPE(part)) < 0 ||
         mg_record_key_add(mapping, part) < 0) {

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 from torch._higher_order_ops import map, scan, while_loop
+from torch.utils.checkpoint import checkpoint
 
-from . import check, programs_control  # noqa: F401
+from . import check, programs_checkpoint, programs_control, programs_functions, programs_vmap  # noqa: F401
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
@@ -72,3 +73,15 @@ def test_one_graph_for_all_sizes(function: Any, backend: str) -> None:
         check.assert_same(check.outcomes(made, compiled, 1), check.outcomes(made, function, 1))
         counted(x)
     assert len(graphs.graphs) == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_floats_that_vary(backend: str) -> None:
+    def f(x: torch.Tensor, scale: float) -> Any:
+        return checkpoint(lambda x: x * scale + weight, x, use_reentrant=False) + scale
+
+    compiled = check.by_magneto(f, backend, dynamic=None)
+    for scale in (1.5, 2.5, 3.5, 4.25):
+        x = torch.rand(2, 3)
+        made: check.Made = (f, [(x, scale)], [weight])
+        check.assert_same(check.outcomes(made, compiled, 1), check.outcomes(made, f, 1))
