@@ -405,6 +405,7 @@ def test_no_code_is_made_for_a_forward_that_is_only_returned() -> None:
     assert "torch.sin" in modules[0].code
 
 
+@pytest.mark.no_leak_hunt("FX keeps the code of modules")
 def test_a_message_of_a_check_is_the_modules() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         n = x.sum().int().item()
