@@ -11,7 +11,7 @@ counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
 """Counts by group. The same object as `torch._dynamo.utils.counters`, with the same groups and more.
 
 - `frames`: `total` captures tried, `ok` those that succeeded; not those with `fullgraph=True`, as in torch.compile.
-- `stats`: `calls_captured`, `unique_graphs`.
+- `stats`: `calls_captured`, `unique_graphs`. A graph that several callables of a function have is counted once.
 - `graph_break`: by reason.
 - `resumes`: the places at which capture has started again after a break.
 - `recompiles`: by the guard that failed; after the first 1000 of them, all others are one.

@@ -455,6 +455,19 @@ def test_the_table_is_bounded() -> None:
     assert len(_shared._by_graph) <= _shared.MOST
 
 
+def test_rows_of_code_that_is_gone_are_dropped() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    code = f.__code__
+    magneto.compile(f, backend="eager")(torch.ones(1))
+    for _ in range(4):  # code objects that equal the first
+        f.__code__ = code.replace()
+        magneto.compile(f, backend="eager")(torch.ones(1))
+        gc.collect()
+    assert len(_shared._by_code[code]) <= 2
+
+
 def test_reset_forgets_what_was_made() -> None:
     backend = Counted()
     layers = [magneto.compile(Block(), backend=backend) for _ in range(2)]
