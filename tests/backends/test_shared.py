@@ -465,7 +465,7 @@ def test_rows_of_code_that_is_gone_are_dropped() -> None:
         f.__code__ = code.replace()
         magneto.compile(f, backend="eager")(torch.ones(1))
         gc.collect()
-    assert len(_shared._by_code[code]) <= 2
+    assert sum(row.code() is None for row in _shared._by_code[code]) <= 1
 
 
 def test_reset_forgets_what_was_made() -> None:

@@ -17,7 +17,7 @@ import torch.compiler.config
 import magneto
 from magneto import _remembered
 
-pytestmark = pytest.mark.no_leak_hunt("pytest keeps something of the folder of each run")
+pytestmark = pytest.mark.no_leak_hunt("libc keeps each value that an environment variable has had")
 
 JOB = "a job"
 
