@@ -653,6 +653,7 @@ def _static(module: torch.fx.GraphModule) -> dict[str, Any]:
     return {node.name: node.meta["tensor_dict"].get("_dynamo_static_input_type") for node in placeholders}
 
 
+@BY_TORCH_TOO
 def test_tensors_that_a_module_holds_have_static_addresses() -> None:
     module, parameter = Buffered(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
     told = []
@@ -720,6 +721,7 @@ def test_a_graph_holds_a_tensor_whose_address_is_guarded() -> None:
     assert len(graphs) == 2
 
 
+@pytest.mark.no_leak_hunt("inductor keeps what it has made")
 def test_inductor_folds_what_a_frozen_graph_holds() -> None:
     from torch._inductor import config
 

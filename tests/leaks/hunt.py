@@ -110,6 +110,8 @@ def clear_caches() -> None:
     """Empty the caches of the standard library and of torch, which grow for good reasons; and magneto's."""
     clear_torch()
     _core.forget_outcomes()
+    if "magneto._shared" in sys.modules:
+        sys.modules["magneto._shared"]._by_code.clear()  # the last few graphs of each function
     for counter in magneto.counters.values():
         counter.clear()
     re.purge()
