@@ -253,6 +253,7 @@ class Compiler:
     ) -> Any:
         """Make the graph, and have it compiled: by the backend, or if it may be so by AOTInductor. `is_again` says that
         the inputs are chosen already."""
+        _locks.compile_lock()  # what makes graphs imports parts of torch._dynamo
         symbols = entry.symbols
         shapes = _shapes() if symbols is None else functools.partial(_graph.identity, symbols.shape_env)
         sizes = _graph.varying(entry, shapes, self.function)

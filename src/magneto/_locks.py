@@ -24,16 +24,17 @@ _found: Any = None
 
 
 def compile_lock() -> Any:
-    """The lock, an `RLock`. Imports `torch._dynamo`, as every `FakeTensorMode` does."""
+    """The lock, an `RLock`. Imports `torch._dynamo`, as every `FakeTensorMode` does.
+
+    It is there in whole afterwards. A thread that imports a part of it waits for that part only, and finds what
+    another thread has half loaded; so the package comes first, which has one wait for all of it.
+    """
     global _found
     if _found is None:
-        module = sys.modules.get("torch._dynamo.convert_frame")
-        lock = getattr(module, "compile_lock", None)
-        if lock is None:
-            with _loading:  # a thread that forks waits: a half-loaded module can't be used by the child
-                import torch._dynamo.convert_frame as module
+        with _loading:  # a thread that forks waits: a half-loaded module can't be used by the child
+            import torch._dynamo  # noqa: F401
 
-            lock = getattr(module, "compile_lock", None)
+        lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
         if lock is None:
             return _fallback
         _core.keep_at_fork(lock)

@@ -12,6 +12,7 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
+import torch._dynamo  # in whole, see _locks.compile_lock
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import CallMethodItemSource
 from torch._subclasses.fake_tensor import FakeTensorMode

@@ -14,6 +14,7 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
+import torch._dynamo  # in whole, see _locks.compile_lock
 from torch._dynamo.source import FloatTensorSource, TensorProperty, TensorPropertySource
 from torch._guards import Source
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
