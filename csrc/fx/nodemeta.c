@@ -91,7 +91,9 @@ call_dict(PyObject *name, PyObject *self, PyObject *const *args, Py_ssize_t coun
     PyObject *method = _PyType_Lookup(&PyDict_Type, name); /* borrowed */
     PyObject *all[4] = {NULL, self};
     assert(method != NULL && count <= 2);
-    memcpy(all + 2, args, sizeof(PyObject *) * (size_t)count);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        all[2 + i] = args[i];
+    }
     return PyObject_Vectorcall(method, all + 1, (size_t)(count + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
