@@ -23,6 +23,19 @@ mg_record_key_add(MgMapping *mapping, PyObject *part)
     return PyList_Append(mapping->key, part);
 }
 
+/* Adds a value with its type: 1, 1.0 and True are equal, as are 0.0 and -0.0, which are told apart by their text. */
+static int
+key_add_value(MgMapping *mapping, PyObject *value)
+{
+    int is_zero = (PyFloat_CheckExact(value) || PyComplex_CheckExact(value)) && PyObject_Not(value);
+    PyObject *part = is_zero ? PyObject_Repr(value) : Py_NewRef(value);
+    int result = part == NULL || mg_record_key_add(mapping, (PyObject *)Py_TYPE(value)) < 0
+                     ? MG_ERR
+                     : mg_record_key_add(mapping, part);
+    Py_XDECREF(part);
+    return result;
+}
+
 static int
 key_add_size(MgMapping *mapping, PyObject *type, Py_ssize_t size)
 {
@@ -107,8 +120,7 @@ map_backed(MgMapping *mapping, PyObject *value)
         Py_CLEAR(argument);
     }
     PyObject *part = argument == NULL || !mg_is_number(argument) ? argument : ((MgNumber *)argument)->value;
-    if (part == NULL || mg_record_key_add(mapping, (PyObject *)Py_TYPE(part)) < 0 ||
-        mg_record_key_add(mapping, part) < 0) {
+    if (part == NULL || key_add_value(mapping, part) < 0) {
         Py_CLEAR(argument);
     }
     return argument;
@@ -272,9 +284,7 @@ map_argument(MgMapping *mapping, PyObject *value)
     if (value == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type ||
         type == &PyUnicode_Type || type == &PyComplex_Type || value == Py_Ellipsis || type == mg_torch.dtype ||
         type == mg_torch.device || type == mg_torch.layout || type == mg_torch.memory_format) {
-        return mg_record_key_add(mapping, (PyObject *)type) < 0 || mg_record_key_add(mapping, value) < 0
-                   ? NULL
-                   : Py_NewRef(value);
+        return key_add_value(mapping, value) < 0 ? NULL : Py_NewRef(value);
     }
     if (type == &PySlice_Type) {
         return map_structure(mapping, value);
@@ -331,9 +341,7 @@ map_argument(MgMapping *mapping, PyObject *value)
             return NULL;
         }
         Py_DECREF(view);
-        return mg_record_key_add(mapping, (PyObject *)type) < 0 || mg_record_key_add(mapping, value) < 0
-                   ? NULL
-                   : Py_NewRef(value);
+        return key_add_value(mapping, value) < 0 ? NULL : Py_NewRef(value);
     }
     mg_capture_abort(mapping->capture, MG_REASON_ARGUMENT, "%s", type->tp_name);
     return NULL;

@@ -184,6 +184,10 @@ class Reader:
             self.ranges[symbol] = found
 
 
+_RESIZES = ("resize_", "resize_as_", torch.Tensor.resize_, torch.Tensor.resize_as_)
+"""Operations that AOTAutograd takes with plain ints only."""
+
+
 class Session:
     """The symbols of one capture as torch knows them."""
 
@@ -224,6 +228,8 @@ class Session:
         self, kind: int, target: Any, args: Any, kwargs: Any, inputs: list[tuple[int, Any]]
     ) -> _core.Outcome | None:
         self.unreadable = False
+        if target in _RESIZES:
+            return None
         try:
             outcome = _propagate.propagate(kind, target, args, kwargs, inputs, None, self)
         except BaseException:

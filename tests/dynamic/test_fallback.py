@@ -301,3 +301,16 @@ def test_expression_that_the_core_has_none_for_is_unreadable() -> None:
         reader.tree(symbol / 2)
     with pytest.raises(_sizes.Unreadable):
         reader.assume(sympy.Function("f")(symbol))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_tensor_is_resized_to_sizes_that_vary(backend: str) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y.resize_(x.shape[0] + 1, 2).fill_(1)
+        return y + x.clone().resize_as_(y).fill_(2)
+
+    compiled = magneto.compile(program, backend=backend, dynamic=True)
+    for size in (4, 5, 6):
+        x = torch.ones(size, 6)
+        assert torch.equal(compiled(x), program(x))

@@ -300,3 +300,13 @@ def test_floats_beside_values_that_depend_on_data(program: Program, backend: str
     for n, rate in enumerate(RATES, 3):
         x = torch.ones(n)
         torch.testing.assert_close(compiled(x, rate), program(x, rate))
+
+
+@pytest.mark.parametrize(
+    "program", [lambda x, a: (x + 1, min(a, 1.0)), lambda x, a: (x + 1, round(a, 1))], ids=["min", "round"]
+)
+def test_zeros_of_both_signs_are_told_apart(program: Program) -> None:
+    compiled = magneto.compile(program, backend="eager")
+    x = torch.ones(2)
+    for value in (0.5, 1.5, 0.0, -0.0, 0.0):
+        assert repr(compiled(x, value)[1]) == repr(program(x, value)[1])
