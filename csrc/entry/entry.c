@@ -1056,13 +1056,13 @@ static PyObject *
 entry_operations(MgEntry *self, void *unused)
 {
     (void)unused;
-    long count = 0, numbers = 0;
+    long count = 0, others = 0;
     for (int i = 0; i < self->node_count; i++) {
         int runs = self->nodes[i].kind != MG_NODE_INPUT && !mg_entry_is_unused(&self->nodes[i]);
         count += runs;
-        numbers += runs && self->nodes[i].is_number;
+        others += runs && (self->nodes[i].is_number || self->nodes[i].is_state);
     }
-    return PyLong_FromLong(count == numbers ? 0 : count);
+    return PyLong_FromLong(count == others ? 0 : count);
 }
 
 static PyObject *
@@ -1099,7 +1099,7 @@ static PyGetSetDef entry_getset[] = {
     {"has_symbols", (getter)entry_has_symbols, NULL, "Whether sizes or numbers vary that the graph gets.", NULL},
     {"needs_grad", (getter)entry_needs_grad, NULL, "Whether an input of the graph requires grad.", NULL},
     {"operations", (getter)entry_operations, NULL,
-     "How many operations the graph has; none if it computes nothing but numbers.", NULL},
+     "How many operations the graph has; none if it computes only numbers, and changes only torch's state.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

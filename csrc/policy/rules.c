@@ -535,7 +535,8 @@ mg_rules_watched(PyObject *function)
 {
     MgRule rule = rule_of(function);
     if (rule != MG_RULE_NONE) {
-        return rule == MG_RULE_INLINE || rule == MG_RULE_POLYFILL ? MG_MARK_NONE : MG_MARK_DISABLED;
+        int inlined = rule == MG_RULE_INLINE || rule == MG_RULE_POLYFILL || rule == MG_RULE_STAND_IN;
+        return inlined ? MG_MARK_NONE : MG_MARK_DISABLED;
     }
     PyObject *other;
     int mark = mg_control_mark(function, &other);

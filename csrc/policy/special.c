@@ -998,6 +998,44 @@ call_whole(const MgCall *call)
     return mg_world_touch(capture, result);
 }
 
+/* 1 if one of the arguments that are given by keyword is of a kind. */
+static int
+has_keyword(const MgCall *call, int (*is_kind)(PyObject *))
+{
+    Py_ssize_t names = call->kwnames == NULL ? 0 : PyTuple_GET_SIZE(call->kwnames);
+    for (Py_ssize_t i = 0; i < names; i++) {
+        if (is_kind(call->args[call->count + i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static PyObject *
+call_scaled(const MgCall *call)
+{
+    return is_of_tensor(call) && has_keyword(call, mg_is_twin) ? call_looked_into(call) : call_method(call);
+}
+
+static PyObject *
+call_rated(const MgCall *call)
+{
+    if (call->capture->graph.foreign) { /* torch has no FakeTensor kernels for them, which backends ask for */
+        return mg_call_refuse(call->capture, MG_REASON_SKIPPED_CALL, call->callable, call->args, call->count);
+    }
+    return has_keyword(call, mg_is_number) ? call_looked_into(call) : call_record(call);
+}
+
+/* A Python function that captured code is led past: where that stops, CPython calls the function itself. */
+static PyObject *
+call_stand_in(const MgCall *call)
+{
+    call->capture->breaks.whole++;
+    PyObject *result = call_looked_into(call);
+    call->capture->breaks.whole--;
+    return result;
+}
+
 static PyObject *
 call_subgraph(const MgCall *call)
 {

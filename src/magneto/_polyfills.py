@@ -85,6 +85,32 @@ def call(obj: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return obj(*args, **kwargs)
 
 
+def group_tensors(
+    tensorlistlist: list[list[Any]], with_indices: bool = False
+) -> dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]]:
+    """`torch._C._group_tensors_by_device_and_dtype`, of lists of which the first is as long as the longest."""
+    if type(tensorlistlist) is not list or not tensorlistlist:
+        give_up("no list of lists of tensors")
+    first = tensorlistlist[0]
+    result: dict[Any, Any] = {}
+    for tensors in tensorlistlist:
+        if type(tensors) is not list or (len(tensors) != 0 and len(tensors) != len(first)):
+            give_up("lists of tensors that differ in length")
+    for index, tensor in enumerate(first):
+        if tensor is None:
+            give_up("a list of tensors that starts with None")
+        key = (tensor.device, tensor.dtype)
+        if key not in result:
+            result[key] = ([[] for _ in tensorlistlist], [])
+        lists, indices = result[key]
+        for place, tensors in enumerate(tensorlistlist):
+            if tensors:
+                lists[place].append(tensors[index])
+        if with_indices:
+            indices.append(index)
+    return result
+
+
 def reduce_ex(obj: Any, protocol: int, /) -> Any:
     """`object.__reduce_ex__`, which `copy` is made of."""
     cls: Any = type(obj)

@@ -35,7 +35,7 @@ from torch._C import _TorchDispatchModeKey as TorchDispatchModeKey
 from torch.nn import attention
 from torch.utils._device import DeviceContext
 
-from magneto import _control, _core, _higher, _polyfills, _scripts
+from magneto import _control, _core, _higher, _optimizers, _polyfills, _scripts
 from magneto._config import config
 
 
@@ -221,7 +221,7 @@ _CONSTANT_FUNCTIONS = _words(
     "torch._C._is_torch_function_all_disabled torch.compiler.is_exporting torch._C._get_accelerator "
     "torch._C._is_autocast_available torch.backends.cudnn.version torch.backends.mkl.is_available "
     "torch.backends.openmp.is_available torch.backends.mkldnn.is_available torch.cpu.is_available "
-    "torch.cpu.device_count "
+    "torch.cpu.device_count torch._C._accelerator_getAccelerator "
     "torch._C._get_tracing_state torch._C._is_tracing"  # under a tracer nothing is captured, and no entry is used
 )
 
@@ -304,7 +304,8 @@ _TRANSFORMING_MODULES = frozenset(_words("torch._functorch torch._higher_order_o
 
 # Modules inside of those that are looked into all the same.
 _INLINED_MODULES = frozenset(_words(
-    "importlib._abc magneto._module magneto._higher magneto._polyfills magneto._wrappers torch.jit._trace "
+    "importlib._abc magneto._module magneto._higher magneto._optimizers magneto._polyfills magneto._wrappers "
+    "torch.jit._trace "
     "torch._dynamo.external_utils torch._dynamo.polyfills torch._functorch.functional_call torch._functorch.utils "
     "torch._functorch.vmap torch._functorch.pyfunctorch torch._higher_order_ops.associative_scan "
     "torch._higher_order_ops.map torch._higher_order_ops.scan torch._higher_order_ops.utils "
@@ -374,6 +375,7 @@ _POLYFILLS: dict[Any, Callable[..., Any]] = {
     functools.reduce: _polyfills.reduce,
     inspect.unwrap: _polyfills.unwrap,
     operator.call: _polyfills.call,
+    torch._C._group_tensors_by_device_and_dtype: _polyfills.group_tensors,
     object.__reduce_ex__: _polyfills.reduce_ex,
     object.__getstate__: _polyfills.getstate,
     torch.profiler.record_function: _polyfills.Unrecorded,
@@ -699,6 +701,10 @@ def tables() -> dict[str, Any]:
     calls.update(dict.fromkeys(_WHOLE_FUNCTIONS, "whole"))
     calls[torch.vmap] = "inline"
     calls.update((inner, "whole") for inner in torch.vmap.__code__.co_consts if inspect.iscode(inner))
+    calls.update(dict.fromkeys(_optimizers.CAPTURABLE, "stand_in"))
+    calls.update(dict.fromkeys(_optimizers.REFUSED, "break"))
+    calls.update(dict.fromkeys(_optimizers.SCALED, "scaled"))
+    calls.update(dict.fromkeys(_optimizers.RATED, "rated"))
     calls[builtins.sum] = "sum"
     calls[builtins.reversed] = "reversed"
     for inner in functools.singledispatch.__code__.co_consts:
@@ -753,7 +759,9 @@ def tables() -> dict[str, Any]:
         "hold_casts": _hold_casts,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "setters": _SETTERS,
-        "polyfills": {**_POLYFILLS, **_GIVEN},
+        "polyfills": {
+            **_POLYFILLS, **_GIVEN, **_optimizers.CAPTURABLE, **_optimizers.SCALED, **_optimizers.RATED,
+        },
         "scripted": torch.jit.ScriptFunction,
         "is_as_written": _scripts.is_as_written,
         "stand_ins": {

@@ -1,0 +1,129 @@
+"""Optimizers of torch.optim in captured code.
+
+They keep their step counts in tensors. Where code is compiled they compute with those tensors, if a group is
+`capturable`; else they ask for the numbers, which a graph does not have. So captured code is led through the loops of
+each optimizer with `capturable=True`, as TorchDynamo does it; the flag in the group is left alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from magneto._polyfills import give_up
+
+# Their steps depend on a small difference of two large numbers, which float32 does not hold: the steps are counted in
+# float64 for them, as eager's floats are.
+_EXACT = ("torch.optim.radam",)
+
+
+def _capturable(function: types.FunctionType) -> Callable[..., Any]:
+    """What captured code calls in place of `function`."""
+    code, name = function.__code__, function.__name__
+    # a function of its own, since calls of `function` lead here
+    inner: Any = types.FunctionType(
+        code, function.__globals__, name, function.__defaults__, function.__closure__
+    )
+    inner.__kwdefaults__ = function.__kwdefaults__
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            kwargs["capturable"] = True
+        return inner(*args, **kwargs)
+
+    def call_exactly(*args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling() or len(args) <= place:
+            return inner(*args, **kwargs)
+        kwargs["capturable"] = True
+        steps = args[place]
+        exact = [step.to(torch.float64) for step in steps]
+        inner(*args[:place], exact, *args[place + 1 :], **kwargs)
+        for index, step in enumerate(steps):
+            step.copy_(exact[index])
+
+    if function.__module__ not in _EXACT:
+        return call
+    place = list(inspect.signature(function).parameters).index("state_steps")
+    return call_exactly
+
+
+def _loops() -> dict[Any, Callable[..., Any]]:
+    """The functions that update all parameters of a group, and what captured code is led through in place of them."""
+    found = {}
+    for module in [sys.modules[name] for name in sys.modules if name.startswith("torch.optim.")]:
+        for name, value in vars(module).items():
+            ours = inspect.isfunction(value) and value.__module__ == module.__name__
+            if ours and name.startswith(("_single_tensor_", "_multi_tensor_")):
+                parameter = inspect.signature(value).parameters.get("capturable")
+                if parameter is not None and parameter.kind is parameter.KEYWORD_ONLY:
+                    found[value] = _capturable(value)
+    return found
+
+
+CAPTURABLE = _loops()
+
+# Steps that are called whole, at a break: they call a closure with a backward in it, or compute with sparse gradients.
+REFUSED: tuple[Any, ...] = (torch.optim.LBFGS.step, torch.optim.SparseAdam.step)
+
+
+def _factor(tensor: Any, other: Any, factor: Any) -> Any:
+    """A factor that eager takes as a number out of a tensor, as a tensor that is computed with in the same way."""
+    plain = (
+        isinstance(tensor, torch.Tensor)
+        and isinstance(factor, torch.Tensor)
+        and isinstance(other, torch.Tensor)
+    )
+    if not plain or factor.dim() != 0 or (factor.requires_grad and torch.is_grad_enabled()):
+        give_up("a factor that is no plain tensor of one number")
+    exact = tensor.dtype == torch.float32 or tensor.dtype == torch.float64
+    same = tensor.dtype == other.dtype and tensor.device == other.device and tensor.device == factor.device
+    if (
+        not exact
+        or not same
+        or not factor.is_floating_point()
+        or (tensor.dim() == 0 and factor.dtype != tensor.dtype)
+    ):
+        give_up("a factor of another dtype, or on another device")
+    return factor
+
+
+def _add_(self: Any, other: Any, *, alpha: Any) -> Any:
+    return self.addcmul_(other, _factor(self, other, alpha))
+
+
+def _addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any) -> Any:
+    return self.addcmul_(tensor1 * _factor(self, tensor1, value), tensor2)
+
+
+def _addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any) -> Any:
+    return self.addcdiv_(tensor1 * _factor(self, tensor1, value), tensor2)
+
+
+# Methods that take a number (a learning rate, say) out of a tensor, and the same on tensors, with eager's results.
+SCALED: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.add_: _add_,
+    torch.Tensor.addcmul_: _addcmul_,
+    torch.Tensor.addcdiv_: _addcdiv_,
+}
+
+
+def _rated(function: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if "lr" not in kwargs or isinstance(kwargs["lr"], torch.Tensor):
+            give_up("a number that varies in a fused optimizer")
+        kwargs["lr"] = torch.tensor(kwargs["lr"], dtype=torch.float64)
+        return function(*args, **kwargs)
+
+    return call
+
+
+# Steps of fused optimizers: they take a rate that varies as a tensor too.
+RATED: dict[Any, Callable[..., Any]] = {
+    function: _rated(function)
+    for function in (torch._fused_sgd_, torch._fused_adam_, torch._fused_adamw_, torch._fused_adagrad_)
+}
