@@ -355,7 +355,9 @@ class Compiler:
         compiled = _shared.REPLAYED if is_replayed else _not_lazy(compiled)
         if ticket is not None and not frozen and not floats:
             order = None if sizes is None else [ticket.nodes.index(node) for node in entry.input_nodes()]
-            decisions = entry.size_guards()[ticket.decided :]
+            decisions = (
+                entry.size_guards()
+            )  # all: settling has dropped weaker ones, of those before the backend too
             ticket.keep(compiled, check, order, apart, decisions)
             if attempt is not None:
                 attempt.keep(order, apart, decisions, check is not None)

@@ -315,7 +315,6 @@ class Ticket:
         self.is_own = all(map(_is_own, self.mentions))
         self.digest = hashlib.sha256(structure + repr(state).encode()).digest()
         self.nodes = entry.input_nodes()
-        self.decided = len(entry.size_guards())
         self.row: Made | None = None
         """What another callable of the same code has had made, or has captured, of the same graph."""
         for made in _by_code.get(code, ()):

@@ -513,3 +513,13 @@ def test_threads_share_and_get_their_own_results() -> None:
         thread.join()
     assert not wrong
     assert 1 <= backend.graphs <= len(layers)
+
+
+def test_what_a_backend_decides_on_a_size_holds_for_whoever_shares_it() -> None:
+    def program(x: torch.Tensor, k: int) -> torch.Tensor:
+        return x[:k].sum()
+
+    x = torch.arange(1.0, 5.0)
+    compiled = magneto.compile(program, backend="aot_eager")
+    for k in (3, 0, 4, 1, 2):  # for 0 AOTAutograd decides that the size is 0
+        assert torch.equal(compiled(x, k), program(x, k))
