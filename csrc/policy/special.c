@@ -1014,7 +1014,15 @@ has_keyword(const MgCall *call, int (*is_kind)(PyObject *))
 static PyObject *
 call_scaled(const MgCall *call)
 {
-    return is_of_tensor(call) && has_keyword(call, mg_is_twin) ? call_looked_into(call) : call_method(call);
+    int by_tensor = has_keyword(call, mg_is_twin) || (call->capture->graph.foreign && has_keyword(call, mg_is_number));
+    return is_of_tensor(call) && by_tensor ? call_looked_into(call) : call_method(call);
+}
+
+static PyObject *
+call_each(const MgCall *call)
+{
+    int varies = call->count == 2 && (mg_is_number(call->args[1]) || has_keyword(call, mg_is_number));
+    return varies && call->capture->graph.foreign ? call_looked_into(call) : call_record(call);
 }
 
 static PyObject *

@@ -71,6 +71,13 @@ CAPTURABLE = _loops()
 REFUSED: tuple[Any, ...] = (torch.optim.LBFGS.step, torch.optim.SparseAdam.step)
 
 
+def _as_tensor(number: Any, like: Any) -> Any:
+    """A float that varies as a tensor, in a form of which AOTAutograd makes tensor arithmetic, without a guard."""
+    if not isinstance(number, float) or not isinstance(like, torch.Tensor) or not like.is_floating_point():
+        give_up("a number that varies, and is no float")
+    return torch.ones((), dtype=like.dtype, device=like.device) * number
+
+
 def _factor(tensor: Any, other: Any, factor: Any) -> Any:
     """A factor that eager takes as a number out of a tensor, as a tensor that is computed with in the same way."""
     plain = (
@@ -109,6 +116,30 @@ SCALED: dict[Any, Callable[..., Any]] = {
     torch.Tensor.add_: _add_,
     torch.Tensor.addcmul_: _addcmul_,
     torch.Tensor.addcdiv_: _addcdiv_,
+}
+
+
+def _foreach_add_(self: Any, other: Any, *, alpha: Any = 1) -> None:
+    if isinstance(other, float):
+        torch._foreach_add_(self, _as_tensor(other, self[0]))
+    else:
+        factor = _as_tensor(alpha, self[0])
+        torch._foreach_addcmul_(self, other, [factor for _ in self])
+
+
+def _foreach_mul_(self: Any, other: Any) -> None:
+    torch._foreach_mul_(self, _as_tensor(other, self[0]))
+
+
+def _foreach_div_(self: Any, other: Any) -> None:
+    torch._foreach_div_(self, _as_tensor(other, self[0]))
+
+
+# Functions that take a number, and the same with a tensor, for backends to which it would be a constant.
+EACH: dict[Any, Callable[..., Any]] = {
+    torch._foreach_add_: _foreach_add_,
+    torch._foreach_mul_: _foreach_mul_,
+    torch._foreach_div_: _foreach_div_,
 }
 
 

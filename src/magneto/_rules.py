@@ -704,6 +704,7 @@ def tables() -> dict[str, Any]:
     calls.update(dict.fromkeys(_optimizers.CAPTURABLE, "stand_in"))
     calls.update(dict.fromkeys(_optimizers.REFUSED, "break"))
     calls.update(dict.fromkeys(_optimizers.SCALED, "scaled"))
+    calls.update(dict.fromkeys(_optimizers.EACH, "each"))
     calls.update(dict.fromkeys(_optimizers.RATED, "rated"))
     calls[builtins.sum] = "sum"
     calls[builtins.reversed] = "reversed"
@@ -760,7 +761,8 @@ def tables() -> dict[str, Any]:
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "setters": _SETTERS,
         "polyfills": {
-            **_POLYFILLS, **_GIVEN, **_optimizers.CAPTURABLE, **_optimizers.SCALED, **_optimizers.RATED,
+            **_POLYFILLS, **_GIVEN, **_optimizers.CAPTURABLE, **_optimizers.SCALED, **_optimizers.EACH,
+            **_optimizers.RATED,
         },
         "scripted": torch.jit.ScriptFunction,
         "is_as_written": _scripts.is_as_written,

@@ -196,3 +196,24 @@ def test_a_sparse_gradient_is_eagers() -> None:
         return table.weight.detach()
 
     assert torch.equal(trained(lambda f: f), trained(lambda f: magneto.compile(f, backend="eager")))
+
+
+@pytest.mark.parametrize("how", ["add", "mul", "div"])
+def test_foreach_with_a_float_that_varies(how: str) -> None:
+    def f(tensors: list[torch.Tensor], others: list[torch.Tensor], rate: float) -> None:
+        if how == "add":
+            torch._foreach_add_(tensors, others, alpha=-rate)
+        elif how == "mul":
+            torch._foreach_mul_(tensors, 1 - rate)
+        else:
+            torch._foreach_div_(tensors, rate)
+
+    compiled = magneto.compile(f, backend="aot_eager", fullgraph=True)
+    others = [torch.rand(3, 2), torch.rand(())]
+    magneto.counters.clear()
+    for rate in (0.1, 0.2, 0.3, 0.4):
+        expected, found = [torch.ones(3, 2), torch.ones(())], [torch.ones(3, 2), torch.ones(())]
+        f(expected, others, rate)
+        compiled(found, others, rate)
+        assert all(torch.allclose(*pair, rtol=1e-6, atol=0) for pair in zip(found, expected, strict=True))
+    assert magneto.counters["stats"]["unique_graphs"] == 2

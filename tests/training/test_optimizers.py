@@ -107,13 +107,20 @@ def is_quick(case: tuple[str, str, str, bool, bool]) -> bool:
 MORE_BREAKS = {("Rprop", "tensor"), ("Muon", "tensor")}
 
 
+# AOTAutograd finds no tensor arithmetic for the rate: each one is a constant, as with torch.compile.
+AGAIN = {("SGD", "for", "float"), ("SGD-momentum", "for", "float"), ("Muon", "for", "float")}
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"] if ALL else ["eager"])
 @pytest.mark.parametrize(
     "case", [case for case in table() if ALL or is_quick(case)], ids=lambda case: "-".join(map(str, case))
 )
 def test_steps_are_eagers(case: tuple[str, str, str, bool, bool], backend: str) -> None:
     name, how, rate, scheduled, whole = case
-    found = loops.check(maker(*case), backend)
+    varies = (name, how, rate) in AGAIN and scheduled and backend == "aot_eager"
+    found = loops.check(maker(*case), backend, late=5 if varies else 0)
+    if varies:
+        return
     if (name, rate) in MORE_BREAKS:
         return
     # forward; the step before there is state, and with it; once more where the rate is first seen to vary
