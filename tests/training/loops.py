@@ -52,6 +52,7 @@ def _copy(value: Any) -> Any:
 def run(make: Make, wrap: Wrap, steps: int = STEPS) -> Run:
     """Drive a loop: `make` gives the step, in which it has wrapped what is to be compiled, and what to watch."""
     torch.manual_seed(0)
+    magneto.reset()  # graphs that another test has captured are counted again
     magneto.counters.clear()
     step, watch = make(wrap)
     result = Run([], [], 0)
