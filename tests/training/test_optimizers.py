@@ -1,6 +1,6 @@
 """Compiled steps of torch's optimizers: eager's parameters and state, few graphs, and none after the third step.
 
-A part of the table by default; all of it with MAGNETO_TRAINING=all, against torch.compile too.
+A part of the table by default; all of it with MAGNETO_TRAINING=all.
 """
 
 from __future__ import annotations
