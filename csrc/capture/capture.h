@@ -226,6 +226,7 @@ typedef struct {
     PyObject *settings;    /* strong: (function, arguments that undo what it did, what is set now); NULL if unchanged */
     PyObject *managers;    /* strong: a list of (manager, context, node, exit function) that were entered; or NULL */
     int muted;             /* how often captured code has switched off the __torch_function__ of tensors */
+    long overriding;       /* the step in which torch is asked whose __torch_function__ to call, or 0 */
 } MgTorchState;
 
 /* What would run code when it goes; see finalizer.c. */

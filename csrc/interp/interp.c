@@ -1688,6 +1688,9 @@ instrument:
             }
             if (capture->reads.deferred_count > 0 && frame == capture->root &&
                 mg_deferred_use(capture, frame, next, opcode, oparg, sp, break_step) < 0) {
+                if (capture->reason == MG_REASON_NONE) { /* there was no memory */
+                    goto error;
+                }
                 goto stopped;
             }
         }

@@ -50,12 +50,16 @@ mg_overridden_call(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObje
     while (ready < total && (exposed[ready] = mg_tracer.expose(capture, args[ready])) != NULL) {
         ready++;
     }
-    if (ready == total && starts_with_other(exposed, total)) {
+    long outer = capture->torch.overriding;
+    if (ready == total &&
+        (starts_with_other(exposed, total) || outer == capture->steps)) { /* torch has asked us back */
         mg_capture_abort(capture, MG_REASON_TENSOR_SUBCLASS, "an object with a __torch_function__");
     }
     else if (ready == total) {
+        capture->torch.overriding = capture->steps;
         result = kind == MG_NODE_METHOD ? PyObject_VectorcallMethod(target, exposed, (size_t)count, kwnames)
                                         : PyObject_Vectorcall(target, exposed, (size_t)count, kwnames);
+        capture->torch.overriding = outer;
         result = mg_tracer.touch(capture, result);
     }
     while (ready-- > 0) {
