@@ -105,7 +105,6 @@ WORSE: dict[str, tuple[int, int, str]] = {
         18,
         "a callee is captured with its caller, and again on its own when it is called in CPython",
     ),
-    "gradient clipping": (4, 17, "tensors are grouped by a C function that nobody looks into"),
 }
 
 # Where torch.compile raises another error than eager does.
