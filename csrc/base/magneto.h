@@ -39,6 +39,13 @@ int mg_strings_ready(void); /* makes them; MG_OK or MG_ERR */
         mg_string_.object;                                                                              \
     }))
 
+/* 1 if a str has this text, which is an interned str of ours: two interned ones are the same object, or differ. */
+static inline int
+mg_is_text(PyObject *string, PyObject *text)
+{
+    return string == text || (!PyUnicode_CHECK_INTERNED(string) && PyUnicode_Compare(string, text) == 0);
+}
+
 /* 1 for the one weak reference of an object that has no callback and is of no class of the program's. */
 static inline int
 mg_weakref_is_plain(PyObject *object)

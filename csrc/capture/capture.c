@@ -332,7 +332,7 @@ called_module(MgCapture *capture, MgFrame *frame)
 {
     PyCodeObject *code = mg_frame_code(frame);
     if (code->co_argcount != 1 || mg_frame_slots(frame)[0] == NULL ||
-        PyUnicode_CompareWithASCIIString(code->co_name, "_call_impl") != 0) {
+        !mg_is_text(code->co_name, MG_STRING("_call_impl"))) {
         return NULL;
     }
     PyObject *self = mg_frame_slots(frame)[0];

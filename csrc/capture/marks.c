@@ -59,7 +59,7 @@ mg_marks_read(PyObject *tensor, MgMarks *marks)
 {
     PyObject **slot = _PyObject_GetDictPtr(tensor), *dict = slot == NULL ? NULL : *slot;
     *marks = (MgMarks){0};
-    if (dict == NULL || mg_dict_get(dict, "_has_dynamo_dim_marking") == NULL) {
+    if (dict == NULL || PyDict_GetItemWithError(dict, MG_STRING("_has_dynamo_dim_marking")) == NULL) {
         return 0;
     }
     marks->dynamic = bits_of(dict, "_dynamo_dynamic_indices") | bits_of(dict, "_dynamo_strict_unbacked_indices");

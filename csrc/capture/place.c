@@ -82,10 +82,10 @@ int
 mg_place_now(MgCapture *capture)
 {
     MgReads *reads = &capture->reads;
-    MgPlace place = capture->end;
     if (reads->place_step == capture->steps + 1) {
         return reads->place;
     }
+    MgPlace place = capture->end;
     if (place.code == NULL) { /* once the root has returned, other frames may lie where it did */
         MgFrame *frame = capture->root == NULL ? NULL : find_frame(capture);
         if (frame == NULL) {

@@ -21,8 +21,7 @@ holds_parameters(MgSourceKind kind, const MgSource *base, PyObject *key)
 {
     return kind == MG_SOURCE_DICT_ITEM && base->kind == MG_SOURCE_DICT && (base->is_fixed & MG_FIXED_MODULE) &&
            PyUnicode_CheckExact(key) &&
-           (PyUnicode_CompareWithASCIIString(key, "_parameters") == 0 ||
-            PyUnicode_CompareWithASCIIString(key, "_buffers") == 0);
+           (mg_is_text(key, MG_STRING("_parameters")) || mg_is_text(key, MG_STRING("_buffers")));
 }
 
 MgSource *

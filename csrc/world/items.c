@@ -268,7 +268,7 @@ mg_world_dict_set(MgCapture *capture, MgOutside *record, PyObject *key, PyObject
 static int
 is_builtin(PyTypeObject *type)
 {
-    PyObject *module = mg_dict_get(type->tp_dict, "__module__");
+    PyObject *module = PyDict_GetItemWithError(type->tp_dict, MG_STRING("__module__"));
     const char *name = module != NULL && PyUnicode_CheckExact(module) ? PyUnicode_AsUTF8(module) : "";
     return name != NULL && (strncmp(name, "torch.nn.", 9) == 0 || strncmp(name, "torch.ao.", 9) == 0);
 }
@@ -287,15 +287,17 @@ mg_world_dict_record(MgCapture *capture, MgOutside *owner)
     if (source == NULL) {
         return NULL;
     }
+    MgOutside *record = mg_outside_find(capture, *slot);
+    if (record != NULL && record->source == source) {
+        return record;
+    }
     if (PyObject_TypeCheck(owner->object, mg_torch.module)) { /* as for TorchDynamo */
         source->is_fixed = MG_FIXED_MODULE | (is_builtin(Py_TYPE(owner->object)) ? MG_FIXED_BUILTIN : 0);
     }
-    MgOutside *record = mg_outside_find(capture, *slot);
     if (record == NULL) {
         return mg_outside_new(capture, *slot, source, MG_KIND_DICT, 0);
     }
-    if (record->source != source &&
-        mg_table_get(&capture->reads.guarded, source, MG_GUARDED(MG_GUARDED_DICT)) == NULL) {
+    if (mg_table_get(&capture->reads.guarded, source, MG_GUARDED(MG_GUARDED_DICT)) == NULL) {
         /* two objects with one dict */
         if (mg_capture_guard_pair(capture, MG_GUARD_ALIAS, source, record->source) < 0 ||
             mg_table_set(&capture->reads.guarded, source, MG_GUARDED(MG_GUARDED_DICT), source) < 0) {

@@ -72,7 +72,7 @@ is_parameter(PyObject *tensor)
 {
     PyObject **slot = _PyObject_GetDictPtr(tensor);
     return PyType_IsSubtype(Py_TYPE(tensor), mg_torch.parameter) ||
-           (slot != NULL && *slot != NULL && mg_dict_get(*slot, "_is_param") == Py_True);
+           (slot != NULL && *slot != NULL && PyDict_GetItemWithError(*slot, MG_STRING("_is_param")) == Py_True);
 }
 
 /* 0 if torch's settings name the class as one that is not to be captured; 1 or -1. */

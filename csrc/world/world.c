@@ -197,8 +197,7 @@ is_input_when_read(const MgSource *source)
     const MgSource *base = source->base;
     return source->kind == MG_SOURCE_DICT_ITEM && base->kind == MG_SOURCE_DICT_ITEM &&
            base->base->kind == MG_SOURCE_DICT && PyUnicode_Check(base->key) &&
-           (PyUnicode_CompareWithASCIIString(base->key, "_parameters") == 0 ||
-            PyUnicode_CompareWithASCIIString(base->key, "_buffers") == 0);
+           (mg_is_text(base->key, MG_STRING("_parameters")) || mg_is_text(base->key, MG_STRING("_buffers")));
 }
 
 /* The metadata of an outside tensor; where a graph has run that failed, as it was before. New. */
