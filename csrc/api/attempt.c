@@ -522,7 +522,8 @@ mg_compiled_capture_subject(MgCompiled *self, const MgSubject *subject)
     MgState keys;
     int knows_keys = mg_layout_read_state(&keys);
     PyObject *state = mg_state_read();
-    MgEntry *entry = state == NULL ? NULL : capture_compiled(self, subject);
+    int is_ready = state != NULL && (subject->frame == NULL || mg_rules_prepare(subject->frame) == MG_OK);
+    MgEntry *entry = is_ready ? capture_compiled(self, subject) : NULL;
     if (MG_UNLIKELY(entry == NULL && state != NULL && PyErr_Occurred())) {
         PyObject *type, *value, *traceback;
         mg_recover_frames();

@@ -469,6 +469,9 @@ mg_finalizer_guard(MgCapture *capture, int kind, MgSource *target, PyObject *key
         case MG_EFFECT_SLOT_SET:
             source = mg_source_get(&capture->reads.sources, MG_SOURCE_ATTR, target, key, 0);
             break;
+        case MG_EFFECT_GRAD_SET:
+            source = mg_source_get(&capture->reads.sources, MG_SOURCE_GRAD, target, NULL, 0);
+            break;
         case MG_EFFECT_CELL_SET:
             source = mg_source_get(&capture->reads.sources, MG_SOURCE_CELL, target, NULL, 0);
             break;

@@ -67,6 +67,8 @@ apply_effect(const MgEffect *effect, PyObject *target, PyObject *key, PyObject *
             Py_XSETREF(*slot, Py_XNewRef(value));
             return 0;
         }
+        case MG_EFFECT_GRAD_SET:
+            return Py_TYPE(key)->tp_descr_set(key, target, value == NULL ? Py_None : value);
         case MG_EFFECT_CELL_SET:
             return PyCell_Set(target, value);
         case MG_EFFECT_LIST_TAIL:

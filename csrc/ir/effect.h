@@ -7,6 +7,7 @@
 typedef enum {
     MG_EFFECT_DICT_SET, /* target[key] = value, or the deletion of key if value is -1 */
     MG_EFFECT_SLOT_SET, /* the slot `key` of target */
+    MG_EFFECT_GRAD_SET, /* the gradient of the tensor target, by the descriptor `key`; None if value is -1 */
     MG_EFFECT_CELL_SET,
     MG_EFFECT_LIST_TAIL,   /* target[index:] = value */
     MG_EFFECT_LIST_EXTEND, /* value comes behind what is there: other threads may have added to it meanwhile */

@@ -80,6 +80,7 @@ take_tables(PyObject *tables)
         {"managers", &mg_rules.managers},         {"setters", &mg_rules.setters},
         {"operator_abs", &mg_rules.operator_abs}, {"polyfills", &mg_rules.polyfills},
         {"no_override", &mg_rules.no_override},   {"call_code", &mg_rules.call_code},
+        {"prepared", &mg_rules.prepared},
     };
     if (mg_rules.kept == NULL && (mg_rules.kept = PyList_New(0)) == NULL) {
         return MG_ERR;
@@ -123,6 +124,19 @@ mg_rules_configure(PyObject *tables)
     }
     Py_XDECREF(rest);
     return status;
+}
+
+int
+mg_rules_prepare(MgFrame *frame)
+{
+    PyObject *code = (PyObject *)mg_frame_code(frame), **slots = mg_frame_slots(frame);
+    PyObject *prepare = mg_rules.prepared == NULL ? NULL : PyDict_GetItemWithError(mg_rules.prepared, code);
+    if (prepare == NULL || slots[0] == NULL || slots[1] == NULL) {
+        return PyErr_Occurred() ? MG_ERR : MG_OK;
+    }
+    PyObject *result = PyObject_CallFunctionObjArgs(prepare, slots[0], slots[1], NULL);
+    Py_XDECREF(result);
+    return result == NULL ? MG_ERR : MG_OK;
 }
 
 static MgRule

@@ -14,6 +14,9 @@ PyObject *mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const 
 /* The same for f(*args, **kwargs); `kwargs` is a dict or NULL. */
 PyObject *mg_rules_call_tuple(MgCapture *capture, PyObject *callable, PyObject *args, PyObject *kwargs);
 
+/* Before the rest of a frame is captured: makes what its code would make at the first call only. MG_OK or MG_ERR. */
+int mg_rules_prepare(MgFrame *frame);
+
 /* What becomes of a frame of a function that CPython executes below a break: an MgMark. */
 int mg_rules_watched(PyObject *function);
 

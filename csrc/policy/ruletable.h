@@ -24,7 +24,8 @@ extern struct MgRules {
     PyObject *operator_abs;   /* what abs() is on a tensor */
     PyObject *polyfills;      /* C functions -> Python functions that do the same, to be inlined in their place */
     PyObject *no_override;    /* a __torch_function__ that does not count */
-    PyObject *call_code;      /* the code of torch.nn.Module._call_impl */
+    PyObject *prepared;  /* dict: codes of functions (*args, **kwargs), and what is called before they are captured */
+    PyObject *call_code; /* the code of torch.nn.Module._call_impl */
 } mg_rules;
 
 /* A call in captured code. All borrowed. */

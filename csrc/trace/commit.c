@@ -287,8 +287,8 @@ slot_effects(Maker *maker, MgOutside *record)
     Py_ssize_t position = 0;
     PyObject *key, *value;
     while (PyDict_Next(record->slots, &position, &key, &value)) {
-        if (add_effect(maker, MG_EFFECT_SLOT_SET, record->source, key, 0, value == mg_capture_deleted ? NULL : value) <
-            0) {
+        MgEffectKind kind = Py_IS_TYPE(key, &PyGetSetDescr_Type) ? MG_EFFECT_GRAD_SET : MG_EFFECT_SLOT_SET;
+        if (add_effect(maker, kind, record->source, key, 0, value == mg_capture_deleted ? NULL : value) < 0) {
             return MG_ERR;
         }
     }

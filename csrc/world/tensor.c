@@ -1,6 +1,8 @@
 /* Tensors as captured code sees them: operators, items, attributes and methods of twins. */
 #include "world/tensor.h"
 
+#include "capture/finalizer.h"
+#include "capture/outside.h"
 #include "capture/tracer.h"
 #include "cpython/aside.h"
 #include "ir/alias.h"
@@ -197,10 +199,22 @@ bind_method(MgCapture *capture, PyObject *object, PyObject *name, PyObject *foun
     return Py_TYPE(found)->tp_descr_get(found, tensor, (PyObject *)Py_TYPE(tensor));
 }
 
+/* The gradient that captured code has given to a tensor from outside, by the descriptor. NULL if it has not. Borrowed. */
+static PyObject *
+held_grad(MgCapture *capture, const MgTwin *twin, PyObject *descriptor)
+{
+    MgOutside *record = twin->real == NULL ? NULL : mg_outside_owner(capture, twin->real);
+    return record == NULL || record->slots == NULL ? NULL : PyDict_GetItemWithError(record->slots, descriptor);
+}
+
 /* The gradient of a leaf: another outside tensor, or None. */
 static PyObject *
-read_grad(MgCapture *capture, MgTwin *twin)
+read_grad(MgCapture *capture, MgTwin *twin, PyObject *descriptor)
 {
+    PyObject *held = held_grad(capture, twin, descriptor);
+    if (held != NULL || PyErr_Occurred()) {
+        return Py_XNewRef(held);
+    }
     capture->graph.asks_leaves = 1;
     if (twin->meta->flags & MG_META_NON_LEAF) {
         mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "grad");
@@ -294,7 +308,7 @@ mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
         return mg_record_call(capture, MG_NODE_FUNCTION, get_data, &object, 1, NULL);
     }
     if (PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
-        return read_grad(capture, twin);
+        return read_grad(capture, twin, found);
     }
     if (found == NULL) {
         PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'",
@@ -356,6 +370,61 @@ set_own(MgCapture *capture, MgTwin *twin, PyObject *name, PyObject *value)
     return status;
 }
 
+/* 1 if torch takes `value` for the gradient of a tensor, with no need to look at more than metadata. */
+static int
+is_grad_of(const MgTwin *twin, PyObject *value)
+{
+    if (value == Py_None) {
+        return 1;
+    }
+    if (!mg_is_twin(value) || mg_twin_of(value)->capture != twin->capture) {
+        return 0;
+    }
+    const MgTwin *grad = mg_twin_of(value);
+    const MgMeta *one = twin->meta, *other = grad->meta;
+    if (grad->type != NULL || grad->real == twin->real || one->fake != NULL || other->fake != NULL ||
+        ((one->flags | other->flags) & MG_META_WRAPPER) || one->dtype != other->dtype || one->dim != other->dim) {
+        return 0;
+    }
+    int same = one->device == other->device ? 1 : PyObject_RichCompareBool(one->device, other->device, Py_EQ);
+    for (int i = 0; same > 0 && i < one->dim; i++) {
+        PyObject *left = PyTuple_GET_ITEM(one->sizes, i), *right = PyTuple_GET_ITEM(other->sizes, i);
+        same = left == right || (PyLong_CheckExact(left) && PyLong_CheckExact(right) &&
+                                 PyLong_AsSsize_t(left) == PyLong_AsSsize_t(right));
+    }
+    return same;
+}
+
+/* Holds back `tensor.grad = value` of a leaf from outside; `del tensor.grad` if value is NULL. MG_OK or MG_ERR. */
+static int
+store_grad(MgCapture *capture, MgTwin *twin, PyObject *descriptor, PyObject *value)
+{
+    MgOutside *record = mg_outside_owner(capture, twin->real);
+    value = value == NULL ? Py_None : value;
+    PyObject *dtype = mg_aside_getattr(twin->real, MG_STRING("grad_dtype"));
+    Py_XDECREF(dtype); /* dtypes live for good */
+    if (dtype == NULL) {
+        return MG_ERR;
+    }
+    int is_plain =
+        record != NULL && !(twin->meta->flags & MG_META_NON_LEAF) && twin->type == NULL && dtype == twin->meta->dtype;
+    int fits = is_plain ? is_grad_of(twin, value) : 0;
+    if (fits <= 0) { /* torch may raise */
+        return fits < 0 ? MG_ERR : mg_capture_abort(capture, MG_REASON_STORE, "attribute grad of a tensor");
+    }
+    capture->graph.asks_leaves = 1;
+    if (record->slots == NULL && (record->slots = PyDict_New()) == NULL) {
+        return MG_ERR;
+    }
+    if (held_grad(capture, twin, descriptor) == NULL) { /* the first write lets go of the real gradient */
+        PyObject *old = PyErr_Occurred() ? NULL : mg_torch_grad(twin->real);
+        if (PyErr_Occurred() || mg_finalizer_drop(capture, old) < 0) {
+            return MG_ERR;
+        }
+    }
+    return PyDict_SetItem(record->slots, descriptor, value);
+}
+
 int
 mg_tensor_setattr(MgCapture *capture, PyObject *object, PyObject *name, PyObject *value)
 {
@@ -375,6 +444,10 @@ mg_tensor_setattr(MgCapture *capture, PyObject *object, PyObject *name, PyObject
     int is_data = found != NULL && Py_TYPE(found)->tp_descr_set != NULL;
     if (twin->base != NULL && hook != NULL && is_plain && !is_data && PyUnicode_CheckExact(name)) {
         return set_own(capture, twin, name, value);
+    }
+    if (is_data && is_own && twin->real != NULL && twin->source != NULL && hook != NULL && is_plain &&
+        Py_IS_TYPE(found, &PyGetSetDescr_Type) && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
+        return store_grad(capture, twin, found, value);
     }
     if (twin->real == NULL || twin->source == NULL || hook == NULL || !is_plain ||
         (twin->meta->flags & MG_META_WRAPPER) || (found != NULL && Py_TYPE(found)->tp_descr_set != NULL)) {

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.optim.optimizer import _use_grad_for_differentiable
 
 from magneto._polyfills import give_up
 
@@ -66,6 +67,37 @@ def _loops() -> dict[Any, Callable[..., Any]]:
 
 
 CAPTURABLE = _loops()
+
+
+def prepare(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Make the state that the step of one of torch's optimizers, given `args`, would make first: none if it has it.
+
+    So the first step that is captured finds its state, as all later ones do.
+    """
+    if len(args) != 1 or kwargs:  # a closure would make other gradients
+        return
+    optimizer = args[0]
+    cls = type(optimizer)
+    if not cls.__module__.startswith("torch.optim."):
+        return
+    start = getattr(cls, "_init_group", None)
+    ours = inspect.isfunction(start) and start.__module__.startswith("torch.optim.")
+    if start is None or not ours or "_init_group" in vars(optimizer):
+        return
+    lists = start.__code__.co_argcount - 2
+    try:
+        for group in optimizer.param_groups:
+            start(optimizer, group, *([] for _ in range(lists)))
+    except Exception:  # the step raises it
+        pass
+
+
+# Where a step of torch's optimizers is captured from: behind the break that it begins with.
+PREPARED = {
+    code: prepare
+    for code in _use_grad_for_differentiable.__code__.co_consts
+    if inspect.iscode(code) and code.co_varnames[:2] == ("args", "kwargs")
+}
 
 # Steps that are called whole, at a break: they call a closure with a backward in it, or compute with sparse gradients.
 REFUSED: tuple[Any, ...] = (torch.optim.LBFGS.step, torch.optim.SparseAdam.step)

@@ -782,6 +782,7 @@ def tables() -> dict[str, Any]:
         "no_override": torch._C._disabled_torch_function_impl,
         "module": torch.nn.Module,
         **_module_getattr(),
+        "prepared": _optimizers.PREPARED,
         "call_code": getattr(torch.nn.Module._call_impl, "__code__", None),
         "apart": {copyreg._slotnames},  # type: ignore[attr-defined]
         "operator_abs": operator.abs,
