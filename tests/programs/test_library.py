@@ -30,7 +30,6 @@ NOT_CAPTURED = {
     "a question about data with an answer that is no tensor": "the answer is in the data",
     "a tensor stored by the module operator": "an operation of what is no tensor is a break",
     "subclass with an operator of its own": "operators are recorded, not looked up",
-    "grad store": "writes to gradients are not held back yet",
 }
 
 # Autograd refuses these writes at once: the capture stops before them, and eager raises.
