@@ -448,6 +448,25 @@ is_own_cell(const MgCapture *capture, const MgSource *source)
     return 0;
 }
 
+/* 1 for a part of an object that differs from one object to the next: what it holds, and no class or code. */
+static int
+leads_on(const MgSource *source)
+{
+    switch (source->kind) {
+        case MG_SOURCE_CELL:
+        case MG_SOURCE_ITEM:
+        case MG_SOURCE_DICT_ITEM:
+        case MG_SOURCE_DICT:
+        case MG_SOURCE_ATTR:
+        case MG_SOURCE_METHOD:
+            return 1;
+        case MG_SOURCE_FUNCTION:
+            return source->index == MG_PART_CLOSURE; /* frames hold defaults as they are */
+        default:
+            return 0;
+    }
+}
+
 /* 1 for a number that is not taken for a constant, if it was seen to vary: an argument, a variable of the function's closure, or
  * what one leads to. */
 static int
@@ -460,8 +479,7 @@ may_vary(const MgCapture *capture, const MgSource *source, int is_float)
         if (source->kind == MG_SOURCE_CELL && is_own_cell(capture, source->base)) {
             return 1;
         }
-        if (source->kind != MG_SOURCE_CELL && source->kind != MG_SOURCE_ITEM && source->kind != MG_SOURCE_DICT_ITEM &&
-            source->kind != MG_SOURCE_DICT && source->kind != MG_SOURCE_ATTR) {
+        if (!leads_on(source)) {
             return 0;
         }
         source = source->base;
