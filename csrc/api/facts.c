@@ -1,6 +1,7 @@
 /* What a capture or an entry knows of its symbols: what Python sees of it, and may decide. */
 #include "api/facts.h"
 
+#include "capture/sizeguard.h"
 #include "capture/varying.h"
 #include "entry/entry.h"
 #include "ir/dimobject.h"

@@ -70,7 +70,7 @@ typedef enum {
     MG_GUARD_PRESENT,    /* something is found at source; in place of guards that were dropped */
     MG_GUARD_ANY_TENSOR, /* a tensor is; the same */
     MG_GUARD_QUIET,      /* no finalizer runs if some sources are written over: see mg_finalizer_seal */
-    MG_GUARD_SIZES,      /* sizes and numbers that vary are in relations: see varying.c */
+    MG_GUARD_SIZES,      /* sizes and numbers that vary are in relations: see sizeguard.c */
     MG_GUARD_COUNT,
 } MgGuardKind;
 
@@ -192,15 +192,18 @@ typedef struct {
 } MgSymbols;
 
 /* Where the value of a symbol is found at a call. */
-typedef enum { MG_VARYING_SIZE, MG_VARYING_STRIDE, MG_VARYING_VALUE } MgVaryingKind;
+typedef enum { MG_VARYING_SIZE, MG_VARYING_STRIDE, MG_VARYING_VALUE, MG_VARYING_FORMULA } MgVaryingKind;
 
 typedef struct {
-    MgSource *source; /* borrowed: of the tensor, or of the int */
+    MgSource *source; /* borrowed: of the tensor, of the int, or the last one that a formula looks at */
     MgVaryingKind kind;
-    int index;                /* the dimension */
-    int place;                /* the line that read it, as in MgGuard */
-    int is_marked, is_ranged; /* a user says that it varies, and within which bounds */
-    int is_guess;             /* it has not been seen to vary, but all sizes are symbols */
+    int index;                 /* the dimension */
+    int place;                 /* the line that read it, as in MgGuard */
+    int is_marked, is_ranged;  /* a user says that it varies, and within which bounds */
+    int is_guess;              /* it has not been seen to vary, but all sizes are symbols */
+    struct MgFormula *formula; /* borrowed from MgVaryings.formulas: what computes it; or NULL */
+    PyObject *operand;         /* borrowed from there: the float that it rounds; or NULL */
+    PyObject *function;        /* borrowed from there: what rounds it; or NULL */
 } MgVarying;
 
 typedef struct MgLattice MgLattice; /* a Python object, see varying.h */
@@ -217,6 +220,7 @@ typedef struct {
     MgTable nodes;      /* expression -> node of the recording that computes it, plus 1 */
     PyObject *outcomes; /* strong: propagation key -> outcome, for operations on such sizes; or NULL */
     PyObject *session;  /* strong: what asks torch about operations on such sizes, see fallback.c; or NULL */
+    PyObject *formulas; /* strong: a list of the formulas of symbols, and what they are of; or NULL */
 } MgVaryings;
 
 /* Torch's global state. */

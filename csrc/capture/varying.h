@@ -7,8 +7,11 @@
 #define MG_VARYING_H
 
 #include "capture/capture.h"
+#include "capture/formula.h"
 
 extern PyTypeObject MgLattice_Type;
+
+enum { MG_MOST_SYMBOLS = 512 }; /* of a capture */
 
 /* Which sizes and numbers become symbols. */
 typedef enum {
@@ -39,40 +42,19 @@ MgMeta *mg_varying_meta(MgCapture *capture, MgSource *source, PyObject *tensor, 
 /* An int from outside: 1 with the symbol if it varies, 0 if not, or MG_ERR. One that is static varies only if that is said of it. */
 int mg_varying_int(MgCapture *capture, MgSource *source, int is_static, PyObject *value, MgDim *dim);
 
-/* A float from outside: 1 if it varies, 0 if not, or MG_ERR. There are no symbols for floats: nothing is decided on one. */
+/* A float from outside: 1 if it varies, 0 if not, or MG_ERR. There are no symbols for floats, but for what
+ * formulas compute from them. */
 int mg_varying_float(MgCapture *capture, MgSource *source, PyObject *value);
 
-/* Adds the guard for all that was decided. MG_OK or MG_ERR. */
-int mg_varying_guard(MgCapture *capture);
+/* An int that a formula computes (formula.h), with its value in this call: 1 with its symbol, 0 if there are too many, or MG_ERR.
+ * `source` is the last one that it looks at. Of a float that is rounded, `operand` and `function` are kept; else they are NULL. */
+int mg_varying_formula(MgCapture *capture, MgFormula *formula, MgSource *source, PyObject *operand, PyObject *function,
+                       int64_t value, MgDim *dim);
 
 /* Metadata with the values of this call in place of sizes that vary. New; NULL with an exception. */
 MgMeta *mg_meta_fixed(MgMeta *meta);
 
 void mg_varyings_free(MgVaryings *varyings);
 int mg_varying_types_ready(void); /* MG_OK or MG_ERR */
-
-/* The guard of an entry on all its symbols: what its check holds. See MG_GUARD_SIZES. */
-extern PyTypeObject MgSizeGuards_Type;
-
-/* Whether the objects in the registers fit: 1 or 0. */
-int mg_size_guards_hold(PyObject *guards, PyObject *const *registers);
-
-/* The registers that it looks at: how many, and one of them. */
-int mg_size_guards_count(PyObject *guards);
-int mg_size_guards_register(PyObject *guards, int index);
-
-/* Where the values of its symbols are found: a list of (register, MgVaryingKind, dimension). New. */
-PyObject *mg_size_guards_origins(PyObject *guards);
-
-/* What is known of its symbols; borrowed. Guards that are decided on them are checked after mg_size_guards_renew. */
-MgFacts *mg_size_guards_facts(PyObject *guards);
-int mg_size_guards_renew(PyObject *guards); /* MG_OK or MG_ERR */
-
-/* The number of the place in the program that asked for what fails; -1 if it is not known. */
-int mg_size_guards_place(PyObject *guards, PyObject *const *registers);
-
-/* What fails, as a text, or all of it if the registers are NULL. `text_of` returns the text of a register's source. New. */
-PyObject *mg_size_guards_text(PyObject *guards, PyObject *const *registers, PyObject *(*text_of)(const void *, int),
-                              const void *context);
 
 #endif

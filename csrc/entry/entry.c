@@ -7,6 +7,7 @@
 
 #include "base/reserve.h"
 #include "cpython/aside.h"
+#include "capture/sizeguard.h"
 #include "capture/varying.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
@@ -897,6 +898,13 @@ entry_key(MgEntry *self, PyObject *unused)
     return mg_entry_key(self);
 }
 
+/* mg_guard_source_text for texts of formulas. */
+static PyObject *
+register_text(const void *program, int step)
+{
+    return mg_guard_source_text(program, step);
+}
+
 /* Where the symbols are found: (text, what the source starts from, kind, dimension). */
 static PyObject *
 entry_size_origins(MgEntry *self, PyObject *unused)
@@ -908,7 +916,10 @@ entry_size_origins(MgEntry *self, PyObject *unused)
         int step, kind, dim;
         PyObject *item = NULL;
         if (PyArg_ParseTuple(PyList_GET_ITEM(list, i), "iii", &step, &kind, &dim)) {
-            PyObject *text = mg_guard_source_text(&self->guards, step), *root = root_of(self, step);
+            PyObject *text = kind == MG_VARYING_FORMULA
+                                 ? mg_size_guards_formula(guards, (int)i, register_text, &self->guards)
+                                 : mg_guard_source_text(&self->guards, step);
+            PyObject *root = root_of(self, step);
             item = text == NULL ? NULL : Py_BuildValue("(NOii)", text, root == NULL ? Py_None : root, kind, dim);
         }
         if (item == NULL || PyList_SetItem(list, i, item) < 0) {

@@ -9,6 +9,7 @@
  * storage. */
 #include "entry/key.h"
 
+#include "capture/sizeguard.h"
 #include "capture/varying.h"
 #include "ir/dimobject.h"
 #include "ir/structure.h"

@@ -1,6 +1,7 @@
 /* Guards as texts, and why one does not hold: what must be, what is found, and which line asked for it.
  *
  * Texts are bounded, the same in each run, and made without running code of the user's. */
+#include "capture/sizeguard.h"
 #include "capture/varying.h"
 #include "guard/guard.h"
 

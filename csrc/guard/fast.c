@@ -21,6 +21,7 @@
  * tight loop; see watch.c. */
 #include "guard/fast.h"
 
+#include "capture/sizeguard.h"
 #include "capture/varying.h"
 #include "cpython/cpython311.h"
 #include "cpython/depth.h"

@@ -7,6 +7,7 @@
 #include "capture/finalizer.h"
 #include "capture/protocol.h"
 #include "capture/registry.h"
+#include "capture/sizeguard.h"
 #include "capture/varying.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"

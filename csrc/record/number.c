@@ -12,6 +12,7 @@
 #include "record/arithmetic.h"
 #include "record/arguments.h"
 #include "record/fraction.h"
+#include "record/real.h"
 #include "record/record.h"
 #include "size/terms.h"
 
@@ -230,11 +231,34 @@ expression_ref(MgCapture *capture, const MgExpr *expr)
     return node < 0 ? NULL : mg_record_new_ref(node);
 }
 
-/* The node of a symbol: an input of the graph. */
+/* The node of a float that is rounded. */
+static int
+rounded_node(MgCapture *capture, int symbol)
+{
+    const MgVarying *origin = &capture->varying.origins[symbol];
+    MgDim dim;
+    int node = origin->operand == NULL ? -1 : mg_number_node(capture, origin->operand);
+    PyObject *ref = node < 0 ? NULL : mg_record_new_ref(node), *args = ref == NULL ? NULL : PyTuple_Pack(1, ref);
+    PyObject *value =
+        args == NULL || !mg_dim_symbol(symbol, capture->varying.facts.hints[symbol], &dim) ? NULL : mg_dim_object(dim);
+    int rounded = value == NULL ? -1 : mg_record_number(capture, origin->function, args, value);
+    Py_XDECREF(ref);
+    Py_XDECREF(args);
+    Py_XDECREF(value);
+    if (rounded < 0 && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_SystemError, "a number without a node");
+    }
+    return rounded;
+}
+
+/* The node of a symbol: an input of the graph, or what rounds a float. */
 static int
 symbol_node(MgCapture *capture, int symbol)
 {
     const MgVarying *origin = &capture->varying.origins[symbol];
+    if (origin->kind == MG_VARYING_FORMULA) {
+        return rounded_node(capture, symbol);
+    }
     MgSourceKind kind = origin->kind == MG_VARYING_SIZE ? MG_SOURCE_SIZE : MG_SOURCE_STRIDE;
     MgSource *source = origin->kind == MG_VARYING_VALUE
                            ? origin->source
@@ -750,6 +774,18 @@ mg_number_binary(MgCapture *capture, int operation, PyObject *left, PyObject *ri
     return *result != NULL || PyErr_Occurred() != NULL;
 }
 
+#define COMPARISON(name, operation)                     \
+    static PyObject *name(PyObject *left, PyObject *right) \
+    {                                                   \
+        return PyObject_RichCompare(left, right, operation); \
+    }
+COMPARISON(is_less, Py_LT)
+COMPARISON(is_less_equal, Py_LE)
+COMPARISON(is_equal, Py_EQ)
+COMPARISON(is_other, Py_NE)
+COMPARISON(is_greater, Py_GT)
+COMPARISON(is_greater_equal, Py_GE)
+
 /* Compares an int with a float: the float becomes the bound that it is for ints. 1, or 0 if it is none. */
 static int
 bound_of(double value, int *operation, MgDim *bound)
@@ -777,9 +813,25 @@ bound_of(double value, int *operation, MgDim *bound)
 }
 
 int
+mg_number_compute(int operation, PyObject *left, PyObject *right, int64_t *answer)
+{
+    PyObject *a = peek(left), *b = a == NULL ? NULL : peek(right);
+    PyObject *result = b == NULL ? NULL : PyObject_RichCompare(a, b, operation);
+    int good = result != NULL && PyBool_Check(result);
+    *answer = result == Py_True;
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    Py_XDECREF(result);
+    PyErr_Clear();
+    return good;
+}
+
+int
 mg_number_compared(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result)
 {
     static const int reflected[6] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+    static PyObject *(*const comparisons[])(PyObject *, PyObject *) = {is_less,  is_less_equal, is_equal,
+                                                                       is_other, is_greater,    is_greater_equal};
     MgDim a, b;
     if (!has_backed(left, right)) {
         return 0;
@@ -817,18 +869,10 @@ mg_number_compared(MgCapture *capture, int operation, PyObject *left, PyObject *
         *result = holds < 0 ? NULL : PyBool_FromLong(holds);
         return 1;
     }
-    PyObject *values[2] = {NULL, NULL}, *const operands[] = {left, right};
-    for (int i = 0; i < 2; i++) {
-        values[i] = mg_is_number(operands[i]) && mg_number_is_backed(operands[i]) ? mg_number_take(capture, operands[i])
-                                                                                  : Py_NewRef(operands[i]);
-        if (values[i] == NULL) {
-            Py_XDECREF(values[0]);
-            return 1;
-        }
+    if (mg_real_compare(capture, operation, left, right, result)) {
+        return 1;
     }
-    *result = PyObject_RichCompare(values[0], values[1], operation);
-    Py_DECREF(values[0]);
-    Py_DECREF(values[1]);
+    *result = with_values(capture, left, right, comparisons[operation]);
     return 1;
 }
 
@@ -996,6 +1040,57 @@ choose_among(MgCapture *capture, int is_max, PyObject *const *items, Py_ssize_t 
     return varies;
 }
 
+/* min() or max() of numbers, floats among them: comparisons choose, as in Python. 1 with the result, 0 if there is something
+ * else. */
+static int
+compare_among(MgCapture *capture, int is_max, PyObject *const *items, Py_ssize_t count, PyObject **result)
+{
+    int any = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int is_backed = mg_is_number(items[i]) && mg_number_is_backed(items[i]);
+        if (!is_backed && !PyLong_CheckExact(items[i]) && !PyFloat_CheckExact(items[i])) {
+            return 0;
+        }
+        any = any || is_backed;
+    }
+    PyObject *best = items[0];
+    for (Py_ssize_t i = 1; any && best != NULL && i < count; i++) {
+        PyObject *answer = NULL;
+        if (!mg_number_compared(capture, is_max ? Py_GT : Py_LT, items[i], best, &answer)) {
+            answer = PyObject_RichCompare(items[i], best, is_max ? Py_GT : Py_LT);
+        }
+        best = answer == NULL ? NULL : answer == Py_True ? items[i] : best;
+        Py_XDECREF(answer);
+    }
+    *result = Py_XNewRef(best);
+    return any;
+}
+
+/* min() or max() of two floats, or round() of one to a number of digits: a float. 1 with the result, 0 if it is none. */
+static int
+call_two(MgCapture *capture, PyObject *callable, int chooses, PyObject *const *args, PyObject **result)
+{
+    static PyObject *nearest; /* strong */
+    if (nearest == NULL) {
+        nearest = mg_aside_find("builtins", "round");
+    }
+    PyObject *a = peek(args[0]), *b = a == NULL ? NULL : peek(args[1]), *value = NULL;
+    int fits = b != NULL && PyFloat_CheckExact(a) &&
+               (chooses ? PyFloat_CheckExact(b) : callable == nearest && args[1] == b && PyLong_CheckExact(b));
+    if (fits && !capture->graph.foreign) { /* for others torch has functions that choose in another way */
+        value = PyObject_CallFunctionObjArgs(callable, a, b, NULL);
+    }
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    if (value == NULL || !PyFloat_CheckExact(value) || !isfinite(PyFloat_AS_DOUBLE(value))) {
+        PyErr_Clear();
+        Py_XDECREF(value);
+        return 0;
+    }
+    *result = new_float(capture, callable, args, 2, value);
+    return 1;
+}
+
 /* Functions of one number that return a float: recorded as they are. */
 static int
 is_float_function(PyObject *callable)
@@ -1052,19 +1147,27 @@ mg_number_called(MgCapture *capture, PyObject *callable, PyObject *const *args, 
         PyObject *const *items =
             PyList_Check(args[0]) ? ((PyListObject *)args[0])->ob_item : ((PyTupleObject *)args[0])->ob_item;
         return size >= 2 && (callable == max || callable == min) &&
-               choose_among(capture, callable == max, items, size, result);
+               (choose_among(capture, callable == max, items, size, result) ||
+                compare_among(capture, callable == max, items, size, result));
     }
     if (count == 1 && callable == absolute) {
         return mg_number_absolute(capture, args[0], result);
     }
-    if (count >= 2 && (callable == max || callable == min)) {
-        return choose_among(capture, callable == max, args, count, result);
+    int chooses = callable == max || callable == min;
+    if (count >= 2 && chooses && choose_among(capture, callable == max, args, count, result)) {
+        return 1;
+    }
+    if (count == 2 && call_two(capture, callable, chooses, args, result)) {
+        return 1;
+    }
+    if (count >= 2 && chooses) {
+        return compare_among(capture, callable == max, args, count, result);
     }
     if (!first || count != 1) {
         return 0;
     }
     MgNumber *number = (MgNumber *)args[0];
-    if (mg_fraction_called(capture, callable, args[0], result)) {
+    if (mg_fraction_called(capture, callable, args[0], result) || mg_real_called(capture, callable, args[0], result)) {
         return 1;
     }
     if (callable == (PyObject *)&PyFloat_Type && number->dim.e == NULL) {

@@ -35,6 +35,8 @@ PyObject *mg_number_beside(MgCapture *capture, PyObject *value, PyObject *other)
 int mg_number_binary(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result);
 int mg_number_compared(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result);
 int mg_number_unary(MgCapture *capture, MgUnary operator, PyObject *number, PyObject **result);
+/* The answer in this call alone, without a guard: 1, or 0 if there is none. */
+int mg_number_compute(int operation, PyObject *left, PyObject *right, int64_t *answer);
 /* Whether a container has a number, as `in` asks: ints that are constants, and few of them. 1, 0, MG_ERR; 2 for others. */
 int mg_number_is_in(MgCapture *capture, PyObject *number, PyObject *container);
 int mg_number_absolute(MgCapture *capture, PyObject *number, PyObject **result);

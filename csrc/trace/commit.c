@@ -7,6 +7,7 @@
 #include "capture/finalizer.h"
 #include "capture/deferred.h"
 #include "capture/protocol.h"
+#include "capture/sizeguard.h"
 #include "capture/varying.h"
 #include "cpython/aside.h"
 #include "cpython/setlayout.h"
@@ -734,7 +735,7 @@ mg_commit(MgCapture *capture, PyObject *result)
     }
     if (status == MG_OK && mg_capture_varies(capture)) {
         entry->lattice = (PyObject *)mg_lattice_freeze(capture->varying.lattice);
-        status = entry->lattice == NULL ? MG_ERR : mg_varying_guard(capture);
+        status = entry->lattice == NULL ? MG_ERR : mg_size_guards_add(capture);
     }
     if (status == MG_OK) {
         entry->settings = Py_XNewRef(capture->torch.settings);

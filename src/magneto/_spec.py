@@ -119,7 +119,7 @@ class Binding:
         for number, (text, _, kind, dim) in enumerate(entry.size_origins()):
             symbol = sympy.Symbol(f"size{number}", integer=True)
             numbers[symbol] = number
-            if kind != 1:
+            if kind in (0, 2):
                 held[text, dim if kind == 0 else -1] = symbol
         reader = Reader(ShapeEnv(), numbers.get, lambda *relation: _core.decide(entry, *relation))
         bound: dict[Any, Any] = {}

@@ -15,7 +15,7 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 import torch._dynamo  # in whole, see _locks.compile_lock
-from torch._dynamo.source import FloatTensorSource, TensorProperty, TensorPropertySource
+from torch._dynamo.source import ConstantSource, FloatTensorSource, TensorProperty, TensorPropertySource
 from torch._guards import Source
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
@@ -32,7 +32,7 @@ from magneto import _core
 from magneto._graph import references
 from magneto._sizes import Reader, Unreadable, evaluate
 
-_SIZE, _STRIDE = 0, 1
+_SIZE, _STRIDE, _FORMULA = 0, 1, 3
 _PROPERTIES = {_SIZE: TensorProperty.SIZE, _STRIDE: TensorProperty.STRIDE}
 
 
@@ -124,7 +124,10 @@ class Symbols:
             env, self.numbers.get, functools.partial(_core.decide, entry), shared=session is not None
         )
         for number, (text, root, kind, dim) in enumerate(entry.size_origins()):
-            base = source(text, root)
+            base = source(text, root) if kind != _FORMULA else ConstantSource(text)
+            if kind == _FORMULA:  # a comparison of floats: decided, and no symbol of the graph
+                self._keep(_core.size_symbol(entry, number)[0], kind, base)
+                continue
             self._add(
                 number,
                 kind,
@@ -165,7 +168,10 @@ class Symbols:
                 self.shared.symbols[number] = found
                 self.shared.numbers[symbol] = number
         self.numbers[symbol] = number
-        self.symints.append(found)
+        self._keep(found, kind, source)
+
+    def _keep(self, value: Any, kind: int, source: Source) -> None:
+        self.symints.append(value)
         self.sources.append(source)
         self.kinds.append(kind)
 

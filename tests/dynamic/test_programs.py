@@ -25,7 +25,7 @@ _LOOPS = "torch.compile captures no loop with a break in it, and leaves the func
 _RAISES = (
     "the calls that raise are captured up to there, and so is the handler; torch.compile runs them in eager"
 )
-_LOOKS = "a float that varies takes its value where it is rounded or compared"
+_ANSWERS = "a comparison is decided at once, also if nothing but its result is asked for"
 _ONE_OBJECT = "torch.compile takes two ints for one object if they once were, which is wrong"
 MORE = {
     "bit operations": (2, _SKIPS + "it has no ~ for ints that vary"),
@@ -34,7 +34,7 @@ MORE = {
         4, "for a negative base torch.compile runs in eager; here a power that is complex is a constant of a graph",
     ),
     "sorted ints": (4, "a graph for each order; torch.compile breaks, and sorts in eager"),
-    "one int twice": (3, "a comparison is decided at once, also if nothing but its result is asked for"),
+    "one int twice": (3, _ANSWERS),
     "str, repr and format of numbers": (3, "a text takes the value, as in f-strings; torch.compile breaks at str"),
     "an int that a cached function gets": (
         3, "the cache of lru_cache is used as in eager, by values; torch.compile captures past it",
@@ -58,8 +58,10 @@ MORE = {
     "a convolution with computed padding": (4, "the dilation of a convolution is a constant"),
     "f-strings and keys of module dicts": (4, _SKIPS + "it has no format of ints that vary"),
     "division and remainder with negative numbers": (8, _SKIPS + "it has no divmod for ints that vary"),
-    "mixes of floats and ints": (7, _LOOKS),
-    "rounding of floats from outside": (4, _LOOKS),
+    "mixes of floats and ints": (3, _ANSWERS),
+    "floats and ints in min and max": (5, "min and max of an int and a float have the type of the one that is chosen"),
+    "answers that are returned": (4, _ANSWERS),
+    "answers that are stored": (4, _ANSWERS),
     "numpy arrays as arguments": (4, "an array is an object of C code, of which only the identity is known"),
     "range objects kept": (3, _SKIPS + "it has no range objects of ints that vary outside of loops"),
     "views at rows": (4, "storage_offset is a break"),

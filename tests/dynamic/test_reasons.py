@@ -69,6 +69,41 @@ def test_reason_names_the_size_its_values_and_the_line(
     assert text in first and line in first
 
 
+def compared(x: torch.Tensor, rate: float) -> torch.Tensor:
+    y = x * 2
+    if rate * 2 > 0.5:
+        y = y + rate
+    return y
+
+
+@pytest.mark.parametrize(
+    ("rates", "text"),
+    [
+        ((0.5, 0.75, 0.125), "(L['rate'] * 2) > 0.5, but L['rate'] is 0.125"),
+        ((0.0625, 0.125, 0.75), "not ((L['rate'] * 2) > 0.5), but L['rate'] is 0.75"),
+    ],
+)
+def test_reason_names_the_float_that_is_compared(rates: tuple[float, ...], text: str) -> None:
+    compiled = magneto.compile(compared, backend="eager")
+    for rate in rates[:-1]:
+        compiled(torch.ones(3), rate)
+    with (
+        magneto.config.patch(error_on_recompile=True),
+        pytest.raises(magneto.exc.RecompileError) as caught,
+    ):
+        compiled(torch.ones(3), rates[-1])
+    first = str(caught.value).splitlines()[1]
+    assert text in first and "if rate * 2 > 0.5:" in first
+
+
+def test_symbols_tell_what_a_formula_computes() -> None:
+    compiled = magneto.compile(compared, backend="eager")
+    for rate in (0.5, 0.75):
+        compiled(torch.ones(3), rate)
+    symbols = magneto.cache_entries(compiled)[0].symbols
+    assert [symbol.source for symbol in symbols] == ["(L['rate'] * 2) > 0.5"]
+
+
 def test_counters_have_the_same_reason() -> None:
     magneto.counters.clear()
     compiled = magneto.compile(branch, backend="eager")
