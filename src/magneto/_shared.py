@@ -5,8 +5,9 @@ same code for the same graph, whoever has it: layers of one class, functions of 
 again. Other backends are the user's, and may count or keep what they are given: as by `torch.compile`, one is not given
 a graph again that another callable of the same code has had compiled with it, and is given all others.
 
-Nothing is kept alive for the sake of it: a compilation is forgotten with the last entry that uses it, but for those of
-inductor and AOTAutograd, which hold nothing of the program, and of which the last `MOST` stay.
+Nothing is kept alive for the sake of it: a compilation is forgotten with the last entry that uses it. Those that
+depend on the graph alone, as inductor's and AOTAutograd's, hold nothing of the program: of these the last `MOST` stay,
+as long as their backend is there.
 """
 
 from __future__ import annotations
@@ -206,6 +207,8 @@ class Made:
         self.key = b""
         self.compiled: Callable[[], Any] | None = None
         self.is_replayed = False
+        self.gone: weakref.ref[Any] | None = None
+        """Of the backend, where it is kept beyond the last entry that uses it."""
         self.check: Any = None
         self.order: list[int] | None = None
         """Which of the inputs the graph takes, if not all in their order."""
@@ -386,6 +389,9 @@ class Ticket:
         if by_graph:
             _by_graph[made.key] = [*rows[1], made]
             _kept[made] = compiled
+            backend = None if self.maker.backend is None else self.maker.backend()
+            if backend is not None:
+                made.gone = weakref.ref(backend, _Gone(made))
             while len(_kept) > MOST:
                 _kept.popitem(last=False)
         return made
@@ -404,6 +410,18 @@ class _Forget:
             _by_graph[self.key] = rows
         else:
             _by_graph.pop(self.key, None)
+
+
+class _Gone:
+    """Stops keeping what a backend made when the backend is gone: nobody can ask for it any more."""
+
+    def __init__(self, made: Made) -> None:
+        self.made = weakref.ref(made)
+
+    def __call__(self, _: Any) -> None:
+        made = self.made()
+        if made is not None:
+            _kept.pop(made, None)
 
 
 def ticket(user: Any, by: Maker | None, entry: _core.Entry) -> Ticket | None:

@@ -455,6 +455,22 @@ def test_the_table_is_bounded() -> None:
     assert len(_shared._by_graph) <= _shared.MOST
 
 
+def test_what_a_backend_made_goes_with_the_backend() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + 1
+
+    backend = Counted(True)
+    for _ in range(2):
+        magneto.compile(f, backend=backend)(torch.ones(3))
+        gc.collect()
+    assert backend.graphs == 1
+    assert len(_shared._kept) == 1
+    del backend
+    gc.collect()
+    assert not _shared._kept
+    assert not _shared._by_graph
+
+
 def test_rows_of_code_that_is_gone_are_dropped() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return x + 1
