@@ -1,4 +1,4 @@
-"""Programs for the hunt alone: finalizers, operators that a program adds to torch's, scripts.
+"""Programs for the hunt alone: finalizers, operators that a program adds to torch's, scripts, subgraphs.
 
 Those of finalizers are the lines of capture/test_finalizers.py. Arguments are not among them: if there is no memory
 to capture the caller, it is executed by CPython, which keeps them until the call ends.
@@ -158,5 +158,51 @@ def f(x):
 from record.test_scripts import optional, plain
 def f(x):
     return functools.partial(optional, n=3)(x), list(map(plain, [x, x + 1]))
+""").items()
+)
+
+PROGRAMS.update(
+    (f"subgraphs: {name}", program)
+    for name, program in texts.parse("""
+### a checkpoint
+from torch.utils.checkpoint import checkpoint
+W = torch.ones(4, requires_grad=True)
+def body(x, y):
+    return x.sin() * y, y.cos() + W
+def f(x):
+    a, b = checkpoint(body, x * 2, x + 1, use_reentrant=False)
+    (a * b).sum().backward()
+    return a.detach(), W.grad.clone()
+
+### a function with gradients of its own
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, n):
+        ctx.save_for_backward(x)
+        ctx.n = n
+        return x * n, x + 1
+    @staticmethod
+    def backward(ctx, a, b):
+        x, = ctx.saved_tensors
+        return a * ctx.n + b * x, None
+def f(x):
+    y = x.clone().requires_grad_()
+    a, b = Double.apply(y * 2, 3)
+    (a + b).sum().backward()
+    return a.detach(), b.detach(), y.grad
+
+### vmap
+def f(x):
+    return torch.func.vmap(lambda row, n: (row * n).sum(), in_dims=(0, None))(x, 2.0), x + 1
+
+### a function that refuses
+SEEN = []
+from torch.utils.checkpoint import checkpoint
+def body(x):
+    SEEN.append(1)
+    return x.sin()
+def f(x):
+    y = checkpoint(body, x * 2, use_reentrant=False)
+    return y + len(SEEN)
 """).items()
 )
