@@ -169,7 +169,7 @@ oom: build ## let each allocation of the core fail in turn, in the programs of t
 	$(RUN) tests/oom/hunt.py $(ARGS)
 
 leaks: build ## run each test again and again, and look for what grows
-	$(RUN) tests/leaks/hunt.py tests --ignore=tests/conformance $(ARGS)
+	$(RUN) tests/leaks/hunt.py $(if $(filter tests/%,$(ARGS)),,tests) --ignore=tests/conformance $(ARGS)
 
 asan: VARIANT := asan
 asan: build ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer

@@ -9,8 +9,6 @@ import torch
 from api import test_graphs as programs
 from torch import fx
 
-BY_TORCH_TOO = pytest.mark.no_leak_hunt("torch.compile keeps what it has made")
-
 NAMED_OTHERWISE = {"several_results"}
 """Programs with a part of a result that nobody uses, which torch.compile gives a number."""
 
@@ -78,13 +76,11 @@ def compare(function: Any, *args: Any) -> None:
     assert dict(ours.named_children()) == dict(theirs.named_children()) == {}
 
 
-@BY_TORCH_TOO
 @pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda program: program.__name__)
 def test_function(program: Any) -> None:
     compare(program, torch.randn(2, 4), torch.rand(2, 4))
 
 
-@BY_TORCH_TOO
 @pytest.mark.parametrize(("make", "size"), programs.MODULES)
 def test_module(make: Any, size: Any) -> None:
     compare(make().eval(), torch.randn(*size))

@@ -191,7 +191,6 @@ USERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.no_leak_hunt("torch keeps what it has made")
 @pytest.mark.parametrize("use", USERS, ids=lambda use: use.__name__)
 def test_user(captured: Any, use: Any) -> None:
     module, inputs, expected = captured
@@ -300,7 +299,6 @@ def test_an_edit_counts_from_recompile_on(what: Any) -> None:
     assert torch.equal(run(backend), COSINE)
 
 
-@pytest.mark.no_leak_hunt("torch.compile keeps what it has made")
 def test_an_edit_without_recompile_does_what_it_does_with_torch_compile() -> None:
     def backend(module: fx.GraphModule, inputs: list[Any]) -> Any:
         to_cos(module, recompile=False)
@@ -405,7 +403,6 @@ def test_no_code_is_made_for_a_forward_that_is_only_returned() -> None:
     assert "torch.sin" in modules[0].code
 
 
-@pytest.mark.no_leak_hunt("FX keeps the code of modules")
 def test_a_message_of_a_check_is_the_modules() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         n = x.sum().int().item()

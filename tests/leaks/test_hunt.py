@@ -55,18 +55,30 @@ def test_left_out():
 """
 
 
-def test_hunt_reports_leaks_and_nothing_else(tmp_path):
-    (tmp_path / "test_program.py").write_text(PROGRAM)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = no_leak_hunt(reason): left out\n")
+def run(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Hunt in the program; gives the finished process, and the tests that it reports."""
+    (folder / "test_program.py").write_text(PROGRAM)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = no_leak_hunt(reason): left out\n")
     hunt = Path(__file__).with_name("hunt.py")
     done = subprocess.run(
-        [sys.executable, hunt, "--rootdir", tmp_path, tmp_path], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, hunt, *arguments, "--rootdir", folder, folder],
+        capture_output=True,
+        text=True,
+        cwd=folder,
     )
     leaks = [line for line in done.stdout.splitlines() if line.startswith("LEAK ")]
-    assert [leak.split()[1].partition("::")[2] for leak in leaks] == [
-        "test_leaks_an_object:",
-        "test_leaks_memory:",
-    ]
+    return done, [leak.split()[1].partition("::")[2].rstrip(":") for leak in leaks]
+
+
+def test_hunt_reports_leaks_and_nothing_else(tmp_path):
+    done, leaks = run(tmp_path)
+    assert leaks == ["test_leaks_an_object", "test_leaks_memory"]
     assert "left out: 1 tests (left out on purpose)" in done.stdout
     assert "8 tests hunted, 2 leaks" in done.stdout
     assert done.returncode == 1
+
+
+def test_what_is_left_out_can_be_hunted(tmp_path):
+    done, leaks = run(tmp_path, "--marked", "on purpose")
+    assert leaks == ["test_left_out"]
+    assert "1 tests hunted, 1 leaks" in done.stdout

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
@@ -23,6 +24,26 @@ def program(make: Callable[[], Made]) -> Callable[[], Made]:
     assert make.__name__ not in PROGRAMS
     PROGRAMS[make.__name__] = make
     return make
+
+
+# Programs whose functions belong to a class that each run makes: eager's torch.cond and scan compile them anew.
+CLASSES = {"cond_methods", "scan_in_module"}
+
+KEPT = pytest.mark.no_leak_hunt(
+    "TorchDynamo, which compiles for torch.cond and scan in eager, keeps what it made"
+)
+TEXTS = pytest.mark.no_leak_hunt("torch.compile's guard on the state of functorch leaks a text")
+
+
+def parameters() -> list[Any]:
+    """The names of all programs, for tests that call them in eager too."""
+    return [pytest.param(name, marks=[KEPT] if name in CLASSES else []) for name in PROGRAMS]
+
+
+def parameters_by_torch(without: Iterable[str]) -> list[Any]:
+    """The names of programs, for tests that have torch.compile compile them."""
+    names = (name for name in PROGRAMS if name not in without)
+    return [pytest.param(name, marks=[TEXTS] if name.startswith("vmap") else []) for name in names]
 
 
 def made(make: Callable[[], Made]) -> Made:

@@ -122,7 +122,6 @@ def test_parameters_may_change_before_the_backward() -> None:
     torch.testing.assert_close(found[0], found[1])
 
 
-@pytest.mark.no_leak_hunt("torch.cond compiles what it is given, and keeps it")
 def test_with_cond_inside() -> None:
     def body(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 1, lambda x: x.sin(), lambda x: x.cos(), (x,)) * 2

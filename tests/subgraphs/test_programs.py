@@ -9,10 +9,7 @@ from . import check, programs_checkpoint, programs_control, programs_functions, 
 
 NAMES = list(check.PROGRAMS)
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.no_leak_hunt("torch.compile and torch's operators keep what they have made"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 # Where eager itself has no second derivative.
 ONCE = {"checkpoint_selective"}
@@ -31,7 +28,7 @@ def _order(name: str) -> int:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", check.parameters())
 def test_as_eager(name: str, backend: str) -> None:
     make = check.PROGRAMS[name]
     order = _order(name) if backend == "eager" else 1
@@ -42,7 +39,7 @@ def test_as_eager(name: str, backend: str) -> None:
     check.assert_same(check.captured(lambda: check.outcomes(made, function, order)), expected)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in DIFFERENT])
+@pytest.mark.parametrize("name", check.parameters_by_torch(DIFFERENT))
 def test_graphs_as_by_torch_compile(name: str) -> None:
     found = []
     for compile in (check.by_magneto, check.by_torch):
@@ -54,6 +51,7 @@ def test_graphs_as_by_torch_compile(name: str) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.no_leak_hunt("inductor keeps what it has compiled")
 @pytest.mark.parametrize("name", NAMES[::5])
 def test_by_inductor(name: str) -> None:
     make = check.PROGRAMS[name]

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 
 import magneto
-
-pytestmark = pytest.mark.no_leak_hunt("what was compiled is kept, to be used again")
 
 
 class Counting:

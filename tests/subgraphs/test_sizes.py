@@ -11,14 +11,11 @@ from torch.utils.checkpoint import checkpoint
 
 from . import check, programs_checkpoint, programs_control, programs_functions, programs_vmap  # noqa: F401
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.no_leak_hunt("torch's operators keep what they have made"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("name", list(check.PROGRAMS))
+@pytest.mark.parametrize("name", check.parameters())
 def test_with_all_sizes_as_symbols(name: str, backend: str) -> None:
     make = check.PROGRAMS[name]
     made = check.made(make)
