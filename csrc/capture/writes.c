@@ -149,6 +149,9 @@ int
 mg_writes_add_shadow(MgCapture *capture, PyObject *shadow)
 {
     for (MgSubgraph *at = capture->graph.subgraph; at != NULL; at = at->outer) {
+        if (at->before == NULL) {
+            continue;
+        }
         PyObject *content = content_of(shadow);
         int status =
             content == NULL || PyList_Append(at->before, shadow) < 0 ? MG_ERR : PyList_Append(at->before, content);

@@ -12,9 +12,10 @@ struct MgSubgraph {
     int is_open;       /* it is recorded now */
     int start;         /* nodes from here on are its own, but for inputs that come from outside the capture */
     int may_write;     /* to tensors that it is given */
+    int is_level;      /* of a transform: a level of autograd's own, at which tensors from around it require no grad */
     int manager_count; /* torch's context managers that were open when it began */
     PyObject *state;   /* strong: torch's state when it began */
-    PyObject *before;  /* strong: what was there when it began, see capture/writes.h */
+    PyObject *before;  /* strong: what was there when it began, see capture/writes.h; NULL if it may write to that */
     PyObject *met;     /* strong: a dict, node -> what captured code has for it, of outer recordings */
     PyObject *forced;  /* strong: a list of nodes of outer recordings that are inputs, used or not */
     PyObject *written; /* strong: a set of nodes of outer recordings that it has written to */

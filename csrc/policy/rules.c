@@ -548,6 +548,9 @@ int
 mg_rules_watched(PyObject *function)
 {
     MgRule rule = rule_of(function);
+    if (rule == MG_RULE_NONE && PyFunction_Check(function)) { /* one that a function of torch's makes */
+        rule = rule_of(PyFunction_GET_CODE(function));
+    }
     if (rule != MG_RULE_NONE) {
         int inlined = rule == MG_RULE_INLINE || rule == MG_RULE_POLYFILL || rule == MG_RULE_STAND_IN;
         return inlined ? MG_MARK_NONE : MG_MARK_DISABLED;

@@ -67,6 +67,32 @@ mg_subgraph_check(MgCapture *capture, const MgMapping *mapping)
     return status;
 }
 
+/* 1 if one of the tensors from around a subgraph that it has used requires grad. */
+static int
+has_met_grad(const MgSubgraph *subgraph)
+{
+    Py_ssize_t position = 0;
+    PyObject *node, *value;
+    while (PyDict_Next(subgraph->met, &position, &node, &value)) {
+        if (mg_is_twin(value) && mg_twin_of(value)->meta->flags & MG_META_REQUIRES_GRAD) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int
+mg_subgraph_knows_grad(const MgCapture *capture, const MgTwin *twin)
+{
+    for (const MgSubgraph *at = capture->graph.subgraph; at != NULL; at = at->outer) {
+        int is_own = twin->node >= 0 && is_within(capture, at, twin->node);
+        if (at->is_level && is_own && (twin->meta->flags & MG_META_REQUIRES_GRAD) && has_met_grad(at)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* ---- writes to tensors ---- */
 
 /* 1 if a tensor was there before the subgraph, shares memory with one that was, or is an input. */
@@ -127,7 +153,9 @@ mg_subgraph_write(MgCapture *capture, PyObject *twins, const MgOutcome *outcome)
 
 /* ---- opening ---- */
 
-/* open(roots, may_write): from here on, what is recorded is a subgraph's. `roots` is a tuple of what the function can get at. */
+/* open(roots, may_write): from here on, what is recorded is a subgraph's. `roots` is a tuple of what the function can get at.
+ * once(): the same for a function that runs once, wherever its operator runs: it may write to all that it can get at, and `roots`
+ * is NULL. */
 static PyObject *
 open_subgraph(MgCapture *capture, PyObject *roots, int may_write)
 {
@@ -139,8 +167,8 @@ open_subgraph(MgCapture *capture, PyObject *roots, int may_write)
     subgraph->start = capture->graph.node_count;
     subgraph->manager_count = capture->torch.managers == NULL ? 0 : (int)PyList_GET_SIZE(capture->torch.managers);
     subgraph->state = mg_capture_state_key(capture);
-    subgraph->before = subgraph->state == NULL ? NULL : mg_writes_note(capture, roots);
-    if (subgraph->before == NULL) {
+    subgraph->before = subgraph->state == NULL || roots == NULL ? NULL : mg_writes_note(capture, roots);
+    if (subgraph->state == NULL || (subgraph->before == NULL && roots != NULL)) {
         Py_DECREF(subgraph);
         return NULL;
     }
@@ -149,20 +177,23 @@ open_subgraph(MgCapture *capture, PyObject *roots, int may_write)
     return (PyObject *)subgraph;
 }
 
-/* input(subgraph, value): a new input of the open subgraph, with the metadata of a tensor; a constant stays what it is. */
-static PyObject *
-add_input(MgCapture *capture, MgSubgraph *subgraph, PyObject *value)
+/* 1 if a tensor can be an input of a subgraph: a plain one. 0 with the reason. */
+static int
+can_be_input(MgCapture *capture, PyObject *value)
 {
-    if (!mg_is_twin(value)) {
-        mg_capture_abort(capture, MG_REASON_SUBGRAPH, "it is given a %s", Py_TYPE(value)->tp_name);
-        return NULL;
+    PyTypeObject *type = !mg_is_twin(value) ? Py_TYPE(value) : mg_twin_of(value)->type;
+    if (type != NULL) { /* no tensor; or what its class does is not known inside */
+        mg_capture_abort(capture, MG_REASON_SUBGRAPH, "it is given a %s", type->tp_name);
     }
-    if (mg_twin_of(value)->type != NULL) { /* what its class does is not known inside */
-        mg_capture_abort(capture, MG_REASON_SUBGRAPH, "it is given a %s", mg_twin_of(value)->type->tp_name);
-        return NULL;
-    }
-    PyObject *twin = mg_twin_new(mg_twin_of(value)->meta, capture->number);
-    int node = twin == NULL ? -1 : mg_record_placeholder(capture, (PyObject *)mg_twin_of(value)->meta);
+    return type == NULL;
+}
+
+/* A new input of the open subgraph with this metadata. New twin. */
+static PyObject *
+new_input(MgCapture *capture, MgSubgraph *subgraph, MgMeta *meta)
+{
+    PyObject *twin = mg_twin_new(meta, capture->number);
+    int node = twin == NULL ? -1 : mg_record_placeholder(capture, (PyObject *)meta);
     PyObject *index = node < 0 ? NULL : PyLong_FromLong(node);
     if (index == NULL || PyList_Append(subgraph->own, index) < 0) {
         Py_CLEAR(twin);
@@ -171,6 +202,35 @@ add_input(MgCapture *capture, MgSubgraph *subgraph, PyObject *value)
         mg_twin_of(twin)->node = node;
     }
     Py_XDECREF(index);
+    return twin;
+}
+
+/* input(subgraph, value): a new input of the open subgraph, with the metadata of a tensor. */
+static PyObject *
+add_input(MgCapture *capture, MgSubgraph *subgraph, PyObject *value)
+{
+    return can_be_input(capture, value) ? new_input(capture, subgraph, mg_twin_of(value)->meta) : NULL;
+}
+
+/* level(subgraph, value, wanted): the same as a function under a transform sees it: without history, and requiring grad if a
+ * gradient of it is wanted. */
+static PyObject *
+add_level_input(MgCapture *capture, MgSubgraph *subgraph, PyObject *value, int wanted)
+{
+    if (!can_be_input(capture, value)) {
+        return NULL;
+    }
+    MgMeta *meta = mg_twin_of(value)->meta;
+    if (meta->fake != NULL) {
+        mg_capture_abort(capture, MG_REASON_SUBGRAPH, "it is given a tensor whose sizes depend on data");
+        return NULL;
+    }
+    subgraph->is_level = 1;
+    int flags = meta->flags & (MG_META_CONJUGATE | MG_META_NEGATIVE);
+    meta = mg_meta_get(meta->dtype, meta->device, meta->sizes, meta->strides,
+                       flags | (wanted ? MG_META_REQUIRES_GRAD : 0), NULL);
+    PyObject *twin = meta == NULL ? NULL : new_input(capture, subgraph, meta);
+    Py_XDECREF(meta);
     return twin;
 }
 
@@ -265,7 +325,7 @@ check_aliases(MgCapture *capture, MgSubgraph *subgraph, PyObject *outputs)
 static int
 check_writes(MgCapture *capture, const MgSubgraph *subgraph)
 {
-    int changed = mg_writes_changed(capture, subgraph->before);
+    int changed = subgraph->before == NULL ? 0 : mg_writes_changed(capture, subgraph->before);
     if (changed != 0) {
         return changed < 0 ? MG_ERR
                            : mg_capture_abort(capture, MG_REASON_SUBGRAPH, "it writes to what was there before");
@@ -845,9 +905,10 @@ wrap_subgraph(MgCapture *capture, PyObject *target, MgSubgraph *subgraph, PyObje
 static const struct {
     const char *name, *kinds;
 } actions[] = {
-    {"open", "to"},  {"input", "so"},  {"close", "sto"}, {"discard", "s"}, {"name", "su"},   {"merge", "sstt"},
-    {"call", "otd"}, {"wrap", "ostd"}, {"unwrap", "s"},  {"list", "s"},    {"owns", "so"},   {"note", "sd"},
-    {"foreign", ""}, {"lift", "so"},   {"check", "st"},  {"split", "so"},  {"select", "st"},
+    {"open", "to"},    {"input", "so"},  {"close", "sto"}, {"discard", "s"}, {"name", "su"},
+    {"merge", "sstt"}, {"call", "otd"},  {"wrap", "ostd"}, {"unwrap", "s"},  {"list", "s"},
+    {"owns", "so"},    {"note", "sd"},   {"foreign", ""},  {"lift", "so"},   {"check", "st"},
+    {"split", "so"},   {"select", "st"}, {"level", "soo"}, {"once", ""},
 };
 
 /* The number of an action, whose arguments are of the right types; -1 with an exception. */
@@ -915,6 +976,12 @@ mg_subgraph_act(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
             return split_outputs((MgSubgraph *)args[1], args[2]);
         case 16:
             return select_outputs((MgSubgraph *)args[1], args[2]);
+        case 17:
+            return check_open(capture, (MgSubgraph *)args[1]) < 0
+                       ? NULL
+                       : add_level_input(capture, (MgSubgraph *)args[1], args[2], args[3] == Py_True);
+        case 18:
+            return open_subgraph(capture, NULL, 1);
         default:
             return NULL;
     }

@@ -19,4 +19,7 @@ int mg_subgraph_check(MgCapture *capture, const MgMapping *mapping);
 /* An operation writes to some of its twins, by position: MG_ERR if a subgraph may not. */
 int mg_subgraph_write(MgCapture *capture, PyObject *twins, const MgOutcome *outcome);
 
+/* 1 if a tensor's metadata tells whether it requires grad. Not so under a transform where it may only do so around it. */
+int mg_subgraph_knows_grad(const MgCapture *capture, const MgTwin *twin);
+
 #endif

@@ -10,6 +10,7 @@
 #include "record/arithmetic.h"
 #include "record/number.h"
 #include "record/record.h"
+#include "record/subgraph.h"
 #include "record/symbol.h"
 #include "torch/typekind.h"
 #include "world/tensorclass.h"
@@ -299,6 +300,10 @@ mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
         return PyLong_FromLong(meta->dim);
     }
     if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0) {
+        if (!mg_subgraph_knows_grad(capture, twin)) {
+            mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "requires_grad, under a transform");
+            return NULL;
+        }
         return PyBool_FromLong(meta->flags & MG_META_REQUIRES_GRAD);
     }
     if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
@@ -322,7 +327,8 @@ mg_tensor_getattr(MgCapture *capture, PyObject *object, PyObject *name)
         return Py_NewRef(found);
     }
     if (!mg_kind_is_tensor_attribute(name) || /* it depends on more than the metadata */
-        (PyUnicode_CompareWithASCIIString(name, "is_leaf") == 0 && has_no_history(twin))) {
+        (PyUnicode_CompareWithASCIIString(name, "is_leaf") == 0 &&
+         (has_no_history(twin) || !mg_subgraph_knows_grad(capture, twin)))) {
         mg_capture_abort(capture, MG_REASON_ATTRIBUTE, "%U", name);
         return NULL;
     }

@@ -19,7 +19,7 @@ from torch.fx import _lazy_graph_module
 from torch.fx.graph import _illegal_names
 from torch.fx.immutable_collections import immutable_dict
 
-from magneto import _core, _subgraphs
+from magneto import _core, _levels, _subgraphs
 from magneto._advice import named
 from magneto._config import config
 from magneto._recipe import (
@@ -263,7 +263,7 @@ def _build(
     writer.output(tuple([nodes[index] for index in outputs]))
     writer.close()
     if operations.others:
-        _subgraphs.expand_vmaps(root, graph)
+        _levels.expand(root, graph)
     if ("call_function", torch._C._set_grad_enabled) in graph._find_nodes_lookup_table.table:
         _erase_empty_switches(graph)
     if entry.symbols is not None:

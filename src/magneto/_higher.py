@@ -4,7 +4,9 @@ Each function is captured as a graph of its own, by `_core.subgraph(action, ...)
 
 - `open(roots, may_write)`: a new subgraph; what is recorded from here on is its own. `roots` is a tuple of what the
   function can get at; `may_write` allows it to write to tensors that it is given.
+- `once()`: the same for a function that runs once, wherever its operator runs: it may write to what it can get at.
 - `input(subgraph, tensor)`: a new input of it that is like a tensor.
+- `level(subgraph, tensor, wanted)`: the same for a function under a transform that gradients are wanted of, or not.
 - `close(subgraph, outputs, may_alias)`: the end of it. What it uses of the graphs around it has become inputs; a tuple
   of what its operator has to be given for them. `may_alias` allows it to return what it is given.
 - `owns(subgraph, tensor)`: whether it has made a tensor; before it is closed.
@@ -480,7 +482,7 @@ def wrap(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def run_vmap(
-    module: Any, *operands: Any, in_dims: Any, out_dims: Any, batch_size: Any, randomness: str
+    module: Any, *operands: Any, in_dims: Any, out_dims: Any, batch_size: Any, randomness: str, loads: bool
 ) -> Any:
     """What our own replay calls for `torch.vmap`."""
     return torch.vmap(module, in_dims=in_dims, out_dims=out_dims, randomness=randomness)(*operands)
@@ -505,14 +507,33 @@ def vmap_impl(
     function: Any, in_dims: Any, out_dims: Any, randomness: str, chunk_size: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """What `torch.vmap` and `torch.func.vmap` return calls."""
-    if chunk_size is not None:
-        give_up("vmap in chunks")
     _vmap._check_out_dims_is_int_or_int_pytree(out_dims, function)
     batch_size, flat_in_dims, flat_args, args_spec = _vmap._process_batched_inputs(in_dims, args, function)
+    if chunk_size is None:
+        return flat_vmap(
+            function, batch_size, flat_in_dims, flat_args, args_spec, out_dims, randomness, **kwargs
+        )
+    if randomness == "same":
+        give_up("vmap in chunks that draw the same random numbers")
+    chunks = _vmap._get_chunked_inputs(flat_args, flat_in_dims, batch_size, chunk_size)
+    return _vmap._chunked_vmap(function, flat_in_dims, chunks, args_spec, out_dims, randomness, **kwargs)
+
+
+def flat_vmap(
+    function: Any,
+    batch_size: Any,
+    flat_in_dims: Any,
+    flat_args: Any,
+    args_spec: Any,
+    out_dims: Any,
+    randomness: str,
+    **kwargs: Any,
+) -> Any:
+    """What vmap does to one chunk, or to all at once."""
     throwaway = _subgraph("open", (), False)
     likes = [*builtins.map(_slice, flat_args, flat_in_dims)]
     _subgraph("discard", throwaway)
-    graph = _subgraph("open", (function, args, kwargs), False)
+    graph = _subgraph("once")
     try:
         inputs = [*builtins.map(functools.partial(_batched, graph), flat_args, flat_in_dims, likes)]
         result = function(*pytree.tree_unflatten(inputs, args_spec), **kwargs)
@@ -535,6 +556,7 @@ def vmap_impl(
         "out_dims": tuple(dims),
         "batch_size": batch_size,
         "randomness": randomness,
+        "loads": True,
     }
     results = _subgraph("call", run_vmap, (graph, *operands, *given), options)
     return pytree.tree_unflatten(list(results), spec)

@@ -45,6 +45,7 @@ quiet = _Quiet()
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(quiet.filter)
 
 _mode: FakeTensorMode | None = None
+_lenient: FakeTensorMode | None = None
 
 
 def fake_mode() -> FakeTensorMode:
@@ -55,10 +56,24 @@ def fake_mode() -> FakeTensorMode:
     return _mode
 
 
+def _mode_for(target: Any) -> FakeTensorMode:
+    """The mode in which an operation is propagated."""
+    global _lenient
+    if isinstance(target, torch._ops.HigherOrderOperator):  # some of them ask for it
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=False)
+    if getattr(target, "__module__", None) not in ("magneto._higher", "magneto._transforms"):
+        return fake_mode()
+    if _lenient is None:  # forward-mode autograd makes zeros that are no FakeTensors
+        _lenient = FakeTensorMode(allow_non_fake_inputs=True)
+    return _lenient
+
+
 def _forget_mode() -> None:
     """After an interrupt or a fork: it may have been in use."""
-    global _mode
-    _mode = None
+    global _mode, _lenient
+    _mode = _lenient = None
     quiet.on = False
 
 
@@ -587,11 +602,7 @@ def _try(
 ) -> tuple[_core.Outcome, Exception | None]:
     """The outcome, and what the operation raised."""
     try:
-        mode = fake_mode()
-        if isinstance(target, torch._ops.HigherOrderOperator):  # some of them ask for it
-            from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-            mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=False)
+        mode = _mode_for(target)
         make = functools.partial(make_fake, mode=mode) if sizes is None else sizes.make_fake
         fakes = {node: make(meta) for node, meta in inputs}
         states = [] if sizes is None else [state_of(fake) for fake in fakes.values()]

@@ -35,7 +35,7 @@ from torch._C import _TorchDispatchModeKey as TorchDispatchModeKey
 from torch.nn import attention
 from torch.utils._device import DeviceContext
 
-from magneto import _control, _core, _higher, _optimizers, _polyfills, _scripts
+from magneto import _control, _core, _higher, _optimizers, _polyfills, _scripts, _transforms
 from magneto._config import config
 
 
@@ -270,6 +270,7 @@ _OUTPUT_FUNCTIONS = _words("builtins.print builtins.open builtins.input builtins
 _BREAKING_FUNCTIONS = _words(
     "builtins.exec builtins.eval builtins.globals builtins.locals builtins.dir builtins.__import__ builtins.compile "
     "torch.compile torch.nn.Module.compile torch.is_inference torch._is_zerotensor torch.autograd.backward "
+    "torch.autograd.grad "
     "torch.random.fork_rng torch._nested_tensor_from_mask_left_aligned torch._add_batch_dim torch._remove_batch_dim "
     # they talk to a reducer in C++, and compute nothing: one break each
     "torch.nn.parallel.DistributedDataParallel._pre_forward torch.nn.parallel.DistributedDataParallel._post_forward"
@@ -296,7 +297,8 @@ _SKIPPED_MODULES = frozenset(_words(
     "torch.random torch.serialization torch.hub torch.jit torch.onnx torch.package torch.multiprocessing "
     "torch._inductor torch._logging torch._lazy torch.export torch._export torch._compile torch.compiler "
     "torch._tensor_str torch.utils.data torch.utils.tensorboard torch.utils.cpp_extension torch.utils.benchmark "
-    "torch.utils.bottleneck torch.cuda.random torch._strobelight torch.profiler torch.autograd.profiler magneto"
+    "torch.utils.bottleneck torch.cuda.random torch._strobelight torch.profiler torch.autograd.profiler "
+    "torch.autograd.functional magneto"
 ))  # fmt: skip
 
 # Modules with transforms of functions, and operators that are given functions.
@@ -304,9 +306,11 @@ _TRANSFORMING_MODULES = frozenset(_words("torch._functorch torch._higher_order_o
 
 # Modules inside of those that are looked into all the same.
 _INLINED_MODULES = frozenset(_words(
-    "importlib._abc magneto._module magneto._higher magneto._optimizers magneto._polyfills magneto._wrappers "
+    "importlib._abc magneto._module magneto._higher magneto._optimizers magneto._polyfills magneto._transforms "
+    "magneto._wrappers "
     "torch.jit._trace "
     "torch._dynamo.external_utils torch._dynamo.polyfills torch._functorch.functional_call torch._functorch.utils "
+    "torch._functorch.apis torch._functorch.eager_transforms "
     "torch._functorch.vmap torch._functorch.pyfunctorch torch._higher_order_ops.associative_scan "
     "torch._higher_order_ops.map torch._higher_order_ops.scan torch._higher_order_ops.utils "
     "torch._higher_order_ops.while_loop"
@@ -389,6 +393,10 @@ _GIVEN: dict[Any, Callable[..., Any]] = {
     torch.utils.checkpoint.checkpoint: _higher.checkpoint,
     torch.ops.higher_order.wrap: _higher.wrap,
     torch._functorch.vmap.vmap_impl: _higher.vmap_impl,
+    torch._functorch.vmap._flat_vmap: _higher.flat_vmap,
+    torch._functorch.eager_transforms.grad_and_value_impl: _transforms.grad_and_value_impl,
+    torch._functorch.eager_transforms._vjp_with_argnums: _transforms.vjp_with_argnums,
+    torch._functorch.eager_transforms._jvp_with_argnums: _transforms.jvp_with_argnums,
     torch.ops.higher_order.cond: _higher.cond,
     torch.ops.higher_order.while_loop: _higher.while_loop,
     torch.ops.higher_order.map_impl: _higher.map,
@@ -396,11 +404,23 @@ _GIVEN: dict[Any, Callable[..., Any]] = {
     torch.ops.higher_order.associative_scan: _higher.associative_scan,
 }
 
+# Transforms of functions. Where what they return can't be captured, it is called whole.
+_TRANSFORMS: tuple[Any, ...] = (
+    torch.vmap, torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,
+)  # fmt: skip
+
 # Functions that lead to an operator which is given functions: where that can't be captured, they are called whole.
 _WHOLE_FUNCTIONS: tuple[Any, ...] = (
     torch._higher_order_ops.while_loop, torch._higher_order_ops.map, torch._higher_order_ops.scan,
-    torch._higher_order_ops.associative_scan,
+    torch._higher_order_ops.associative_scan, torch.func.vjp, torch.func.jvp,
 )  # fmt: skip
+
+# Transforms that are never captured: one break each.
+_REFUSED_TRANSFORMS: tuple[Any, ...] = (
+    torch.func.linearize,
+    torch.func.functionalize,
+    torch.func.debug_unwrap,
+)
 
 
 def _resolve(path: str) -> Any:
@@ -699,8 +719,12 @@ def tables() -> dict[str, Any]:
     calls[_core.subgraph] = "subgraph"
     calls.update(dict.fromkeys(_GIVEN, "given"))
     calls.update(dict.fromkeys(_WHOLE_FUNCTIONS, "whole"))
-    calls[torch.vmap] = "inline"
-    calls.update((inner, "whole") for inner in torch.vmap.__code__.co_consts if inspect.iscode(inner))
+    calls.update(dict.fromkeys(_TRANSFORMS, "inline"))
+    for transform in _TRANSFORMS:
+        calls.update((inner, "whole") for inner in transform.__code__.co_consts if inspect.iscode(inner))
+    for transform in _REFUSED_TRANSFORMS:
+        calls[transform] = "break"
+        calls.update((inner, "break") for inner in transform.__code__.co_consts if inspect.iscode(inner))
     calls.update(dict.fromkeys(_optimizers.CAPTURABLE, "stand_in"))
     calls.update(dict.fromkeys(_optimizers.REFUSED, "break"))
     calls.update(dict.fromkeys(_optimizers.SCALED, "scaled"))

@@ -137,80 +137,9 @@ def _build(
         if item[8] is not None:
             node._rename(item[8])
     graph.output(argument(subgraph.outputs, nodes))
-    if describe is not None and not subgraph.name.startswith("vmap_body"):
-        expand_vmaps(root, graph)
     module = fx.GraphModule(root, graph)
     module.meta.update(subgraph.notes or {})
     return module
-
-
-# ---- vmap ----
-
-
-def expand_vmaps(root: torch.nn.Module, graph: fx.Graph) -> None:
-    """Have what vmap does stand in a graph in place of it, as in TorchDynamo's."""
-    for node in list(graph.nodes):
-        if _is_vmap(node):
-            _expand(root, graph, node, 1)
-
-
-def _is_vmap(node: fx.Node) -> bool:
-    target: Any = node.target
-    return getattr(target, "__module__", None) == "magneto._higher" and target.__name__ == "run_vmap"
-
-
-def _expand(root: torch.nn.Module, graph: fx.Graph, node: fx.Node, level: int) -> None:
-    from torch._functorch import predispatch
-
-    stack = {"stack_trace": node.meta.get("stack_trace", "")}
-
-    def add(target: Any, args: tuple[Any, ...], example: Any = None) -> fx.Node:
-        made = graph.call_function(target, args)
-        made.meta = dict(stack) if example is None else {**stack, "example_value": example}
-        return made
-
-    holder: Any = node.args[0]
-    module: Any = getattr(root, holder.target)
-    options: Any = node.kwargs
-    size = options["batch_size"]
-    known: dict[fx.Node, Any] = {}
-    inner = []
-    with graph.inserting_before(node):
-        add(predispatch.lazy_load_decompositions, ())
-        add(predispatch._vmap_increment_nesting, (size, options["randomness"]))
-        inputs = [one for one in module.graph.nodes if one.op == "placeholder"]
-        for one, operand, dim in zip(inputs, node.args[1:], options["in_dims"], strict=True):
-            known[one] = operand
-            if dim is not None:
-                example = one.meta["example_value"]
-                known[one] = add(predispatch._add_batch_dim, (operand, dim, level), example)
-        for one in module.graph.nodes:
-            if one.op in ("placeholder", "output"):
-                continue
-            if one.op == "get_attr":
-                setattr(root, one.target, getattr(module, one.target))
-            known[one] = graph.node_copy(one, known.__getitem__)
-            if _is_vmap(one):
-                inner.append(known[one])
-        outputs = next(one for one in module.graph.nodes if one.op == "output").args[0]
-        results = []
-        for output, dim, example in zip(
-            outputs, options["out_dims"], node.meta["example_value"], strict=True
-        ):
-            found = known[output]
-            if dim is not None:
-                found = add(predispatch._remove_batch_dim, (found, level, size, dim), example)
-            results.append(found)
-        add(predispatch._vmap_decrement_nesting, ())
-    for user in list(node.users):
-        place: Any = user.args[1]
-        user.replace_all_uses_with(results[place])
-        graph.erase_node(user)
-    graph.erase_node(node)
-    graph.erase_node(holder)
-    delattr(root, holder.target)
-    for one in inner:
-        _expand(root, graph, one, level + 1)
 
 
 def _held(root: torch.nn.Module, graph: fx.Graph, arg: Any) -> Any:

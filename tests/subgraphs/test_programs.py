@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from . import check, programs_checkpoint, programs_control, programs_functions, programs_vmap  # noqa: F401
+from . import (  # noqa: F401
+    check,
+    programs_checkpoint,
+    programs_control,
+    programs_functions,
+    programs_transforms,
+    programs_vmap,
+)
 
 NAMES = list(check.PROGRAMS)
 
@@ -19,6 +26,11 @@ DIFFERENT = {
     "checkpoint_returns_what_it_is_given": "what it is given is no output: it is the same tensor behind the checkpoint",
     "checkpoint_sequential_modules": "torch.compile does not capture it",
     "function_class_method": "torch.compile does not capture it",
+    "vmap_in_chunks": "what loads decompositions stands before each chunk",
+    "vmap_of_grad_in_chunks": "what loads decompositions stands before each chunk",
+    "hessian_of_parameters": "torch.compile does not capture it",
+    "vmap_of_hessian": "torch.compile does not capture it",
+    "jacrev_of_a_pytree": "torch.compile does not always capture it",
     "function_without_gradients": "where no gradient can flow, the forward is captured as any function",
 }
 
