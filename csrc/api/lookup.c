@@ -3,6 +3,7 @@
 
 #include "api/callable.h"
 #include "cpython/aside.h"
+#include "entry/adopt.h"
 #include "entry/replay.h"
 #include "torch/layout.h"
 #include "torch/region.h"
@@ -124,6 +125,12 @@ try_entry(MgCompiled *self, MgEntry **entries, int index, PyObject *const *argum
     }
     if (found == MG_FOUND_ONE) {
         found = run_check(self, entry, arguments, &registers);
+    }
+    if (found == MG_FOUND_ONE && MG_UNLIKELY(entry->pending != NULL)) {
+        int adopted = mg_entry_adopt(entry, &registers);
+        found = adopted < 0 ? MG_FOUND_ERROR
+                            : MG_FOUND_CHANGED; /* the registers are no longer good: it may have run any code */
+        self->changes += adopted > 0;
     }
     if (MG_UNLIKELY(start != 0)) {
         entry->profile.guard += mg_entry_clock() - start;

@@ -11,6 +11,7 @@
 #include "capture/varying.h"
 #include "cpython/setlayout.h"
 #include "cpython/shadow.h"
+#include "entry/adopt.h"
 #include "entry/key.h"
 #include "entry/replay.h"
 #include "guard/fast.h"
@@ -88,6 +89,9 @@ static void
 entry_dealloc(MgEntry *self)
 {
     PyObject_GC_UnTrack(self);
+    if (self->weakrefs != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
     mg_guard_free(&self->guards);
     mg_plan_free(&self->plan);
     for (int i = 0; i < self->effect_count; i++) {
@@ -123,6 +127,7 @@ entry_dealloc(MgEntry *self)
     PyMem_Free(self->stops.entries);
     PyMem_Free(self->stops.nodes);
     Py_XDECREF(self->compiled);
+    Py_XDECREF(self->pending);
     Py_XDECREF(self->check);
     PyObject_GC_Del(self);
 }
@@ -153,6 +158,7 @@ entry_traverse(MgEntry *self, visitproc visit, void *arg)
         Py_VISIT(self->stops.entries[i]);
     }
     Py_VISIT(self->compiled);
+    Py_VISIT(self->pending);
     Py_VISIT(self->check);
     Py_VISIT(self->symbols);
     Py_VISIT(self->compile_id);
@@ -416,12 +422,12 @@ remove_marks(PyObject *const *tensors, Py_ssize_t count, PyObject *marked)
 
 /* Runs what the backend compiled. Takes the inputs, unless they are borrowed. */
 static int
-call_compiled(MgEntry *entry, PyObject **inputs, int is_borrowed, PyObject **outputs)
+call_compiled(MgEntry *entry, PyObject *compiled, PyObject **inputs, int is_borrowed, PyObject **outputs)
 {
     int varies = entry->lattice != NULL || entry->symbols != NULL;
     PyObject *marked = varies ? marked_inputs(entry, inputs) : NULL;
     PyObject *result =
-        PyObject_Vectorcall(entry->compiled, inputs, (size_t)entry->input_count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        PyObject_Vectorcall(compiled, inputs, (size_t)entry->input_count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     if (varies && result != NULL) {
         remove_marks(inputs, entry->input_count, marked);
         if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
@@ -458,12 +464,9 @@ mg_entry_is_apart(MgEntry *entry, const MgRegisters *registers)
     return mg_storages_hold(&entry->storages, entry->storages.inputs);
 }
 
-int
-mg_entry_check(MgEntry *entry, const MgRegisters *registers)
+PyObject *
+mg_entry_input_tuple(MgEntry *entry, const MgRegisters *registers)
 {
-    if (MG_LIKELY(entry->check == NULL)) {
-        return 1;
-    }
     PyObject **items = take_inputs(entry, registers); /* first: making the tuple may start a collection */
     PyObject *inputs = items == NULL ? NULL : PyTuple_New(entry->input_count);
     for (int i = 0; inputs != NULL && i < entry->input_count; i++) {
@@ -472,6 +475,16 @@ mg_entry_check(MgEntry *entry, const MgRegisters *registers)
     if (items != NULL) {
         drop_inputs(entry, items);
     }
+    return inputs;
+}
+
+int
+mg_entry_check(MgEntry *entry, const MgRegisters *registers)
+{
+    if (MG_LIKELY(entry->check == NULL)) {
+        return 1;
+    }
+    PyObject *inputs = mg_entry_input_tuple(entry, registers);
     PyObject *result = inputs == NULL ? NULL : PyObject_CallOneArg(entry->check, inputs);
     int good = result == NULL ? -1 : PyObject_IsTrue(result);
     Py_XDECREF(inputs);
@@ -656,8 +669,10 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     Py_INCREF(entry);
     hold_kept(entry, registers, 1);
     uint64_t start = MG_UNLIKELY(entry->profile.is_on) ? mg_entry_clock() : 0;
-    int has_graph = entry->compiled != NULL || entry->node_count > 0;
-    int is_borrowed = entry->manager_count == 0 && takes_references(entry->compiled);
+    PyObject *compiled =
+        entry->compiled; /* borrowed: once it is there it stays. Another thread may put it there meanwhile */
+    int has_graph = compiled != NULL || entry->node_count > 0;
+    int is_borrowed = entry->manager_count == 0 && takes_references(compiled);
     PyObject **inputs = !has_graph    ? NULL
                         : is_borrowed ? borrow_inputs(entry, found)
                                       : take_inputs(entry, found); /* the registers are borrowed up to here */
@@ -669,8 +684,8 @@ mg_entry_run(MgEntry *entry, const MgRegisters *found, PyObject *owner, MgExit *
     }
     else if (has_graph) {
         int muted = entry->is_muted && mg_aside_mute();
-        if (entry->compiled != NULL) {
-            status = call_compiled(entry, inputs, is_borrowed, outputs);
+        if (compiled != NULL) {
+            status = call_compiled(entry, compiled, inputs, is_borrowed, outputs);
             failure->is_compiled = status < 0;
         }
         else {
@@ -1058,6 +1073,8 @@ static PyMethodDef entry_methods[] = {
      "Have what was decided since it was captured checked too."},
     {"input_nodes", (PyCFunction)entry_input_nodes, METH_NOARGS,
      "The nodes that are the inputs of the graph, in their order: what set_inputs takes."},
+    {"hold_inputs", (PyCFunction)mg_entry_hold_inputs, METH_O,
+     "Hold the inputs of a call, a tuple, as when it was captured; None to hold none."},
     {"key", (PyCFunction)entry_key, METH_NOARGS,
      "The graph as (bytes, objects, state), equal for graphs that a backend can't tell apart; None if it can't be "
      "told."},
@@ -1125,6 +1142,8 @@ static PyMemberDef entry_members[] = {
     {"node_count", T_INT, offsetof(MgEntry, node_count), READONLY, "How many nodes its recording has."},
     {"input_count", T_INT, offsetof(MgEntry, input_count), READONLY, "How many inputs its graph has."},
     {"codes", T_OBJECT, offsetof(MgEntry, codes), READONLY, "The codes of the frames that were captured."},
+    {"pending", T_OBJECT, offsetof(MgEntry, pending), 0,
+     "Called at the next call, with the entry and its inputs: gives what was compiled in the background, or None."},
     {"compile_id", T_OBJECT, offsetof(MgEntry, compile_id), 0, "The number of its compilation, or None."},
     {NULL, 0, 0, 0, NULL},
 };
@@ -1134,6 +1153,7 @@ PyTypeObject MgEntry_Type = {
     .tp_basicsize = sizeof(MgEntry),
     .tp_dealloc = (destructor)entry_dealloc,
     .tp_traverse = (traverseproc)entry_traverse,
+    .tp_weaklistoffset = offsetof(MgEntry, weakrefs),
     .tp_methods = entry_methods,
     .tp_members = entry_members,
     .tp_getset = entry_getset,

@@ -30,9 +30,11 @@ struct MgEntry {
     int kept_count;
     MgOperation *operations; /* one for each node, or NULL if a backend has compiled the graph */
     PyObject *compiled;      /* strong: what the backend gave, or NULL */
-    PyObject *check;         /* strong: one more guard, a callable that gets the inputs and returns a bool; or NULL */
-    MgStorages storages;     /* which inputs may share a storage */
-    MgExitFrame *frames;     /* owned: where it stops, or NULL if it returns */
+    PyObject *weakrefs,
+        *pending;    /* the latter, strong: (entry, inputs) -> what was compiled in the background, or None; or NULL */
+    PyObject *check; /* strong: one more guard, a callable that gets the inputs and returns a bool; or NULL */
+    MgStorages storages; /* which inputs may share a storage */
+    MgExitFrame *frames; /* owned: where it stops, or NULL if it returns */
     int frame_count;
     PyObject *lattice;    /* strong: what varied when it was captured; NULL if nothing did */
     PyObject *symbols;    /* strong: the session that the symbols in the graph belong to; or NULL if it has none */
@@ -45,14 +47,12 @@ struct MgEntry {
     int is_last;          /* it stops where something raises, and fits more calls than do: others are tried before it */
     PyObject *codes;      /* strong: a list of the codes of the frames that were captured, the root first; or NULL */
     PyObject *compile_id; /* strong: the number of its compilation, such as "0/1", as Python gave it; or NULL */
-    uint64_t hits;
     MgProfile profile;
-    uint64_t last_run; /* the number of its last run among those of its callable */
+    uint64_t hits, last_run; /* the latter: the number of its last run among those of its callable */
 };
 
 extern PyTypeObject MgEntry_Type;
 int mg_entry_types_ready(void);
-
 /* The graph as lists for a backend adapter: (nodes, outputs, inputs). New. */
 PyObject *mg_entry_describe(MgEntry *entry);
 

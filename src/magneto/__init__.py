@@ -50,6 +50,7 @@ from magneto._report import cache_entries, explain  # noqa: E402
 
 if TYPE_CHECKING:
     from magneto._backends import list_backends as list_backends
+    from magneto._background import wait as wait
     from magneto._module import OptimizedModule as OptimizedModule
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "skip",
     "substitute_in_graph",
     "uninstall",
+    "wait",
 ]
 
 __version__ = "0.1.0.dev0"
@@ -92,6 +94,10 @@ def __getattr__(name: str) -> Any:  # what needs torch is imported when it is fi
         from magneto._backends import list_backends
 
         return list_backends
+    if name == "wait":
+        from magneto._background import wait
+
+        return wait
     if name == "OptimizedModule":
         from magneto._module import OptimizedModule
 

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from magneto import _config, _core, _diskcache, _logs, _shared
+from magneto import _background, _config, _core, _diskcache, _logs, _shared
 
 log = logging.getLogger("magneto")
 
@@ -172,7 +172,7 @@ class Attempt:
             made = self.ticket.keep(
                 library, None, header["order"], None if apart is None else (apart[0], apart[1]), decisions
             )
-            given = None if made is None else made.give(entry)
+            given = None if made is None else made.give(entry, self.ticket)
         except Exception as error:
             _logs.say(
                 log,
@@ -292,7 +292,8 @@ class Attempt:
 def attempt(backend: Any, ticket: _shared.Ticket | None, name: str, entry: _core.Entry) -> Attempt | None:
     """How AOTInductor compiles the graph of an entry, if it may and was asked to."""
     asked = getattr(backend, "aot", False)
-    if ticket is None or not (_config.get("aot") if asked is None else asked):
+    asked = _config.get("aot") or _background.is_asked(backend) if asked is None else asked
+    if ticket is None or not asked:
         return None
     if torch._C._is_any_autocast_enabled() or (torch.is_grad_enabled() and entry.needs_grad):
         return None

@@ -29,6 +29,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from magneto import (
     _aot,
+    _background,
     _control,
     _core,
     _debug,
@@ -38,6 +39,8 @@ from magneto import (
     _locks,
     _logs,
     _probes,
+    _progress,
+    _remake,
     _session,
     _shared,
     _subclasses,
@@ -63,6 +66,7 @@ def find(
     name: str | None = None,
     use_aoti: bool = False,
     aot: bool | None = None,
+    background: bool | None = None,
 ) -> Backend | None:
     """The backend of this name, with its options; None for the core's own replay of the graph."""
     if backend == "eager" and not _debug.is_asked():
@@ -76,9 +80,14 @@ def find(
         try:
             if use_aoti:
                 return torch._TorchCompileAOTInductorWrapper(mode, options, dynamic, name)  # type: ignore[no-untyped-call]
-            return _Inductor(mode, options, dynamic, name, aot)
+            return _Inductor(mode, options, dynamic, name, aot, background)
         except RuntimeError as error:
             raise _wrong_option(error, mode, options) from None
+    if background:
+        _logs.say(
+            log, logging.WARNING, "the backend %r compiles at once: only inductor compiles in the background",
+            exc.name_of(backend),
+        )  # fmt: skip
     if isinstance(backend, str):
         return _Named(backend, _look_up(backend), mode, options)
     if not callable(backend):
@@ -146,11 +155,18 @@ def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")
 class _Inductor(torch._TorchCompileInductorWrapper):
     """Inductor; without a mode or options it is not imported before there is something to compile.
 
-    `aot` says whether AOTInductor compiles what it can; None is what the settings say.
+    `aot` says whether AOTInductor compiles what it can, `background` whether processes of their own compile; None is
+    what the settings say.
     """
 
     def __init__(
-        self, mode: str | None, options: Any, dynamic: bool | None, name: str | None, aot: bool | None
+        self,
+        mode: str | None,
+        options: Any,
+        dynamic: bool | None,
+        name: str | None,
+        aot: bool | None,
+        background: bool | None = None,
     ) -> None:
         bisects = "TORCH_BISECT_BACKEND" in os.environ or "torch._inductor.compiler_bisector" in sys.modules
         if mode in (None, "default") and not options and not bisects:
@@ -160,6 +176,7 @@ class _Inductor(torch._TorchCompileInductorWrapper):
         else:
             super().__init__(mode, options, dynamic, name)  # type: ignore[no-untyped-call]
         self.aot = aot
+        self.background = background
 
 
 class _Named:
@@ -234,6 +251,8 @@ class Compiler:
         if attempt is not None:
             try:
                 found = attempt.find(entry)
+                if found is None and self._is_sent(entry, ticket):
+                    return None
                 return self._build(entry, session, ticket, attempt) if found is None else found
             except _Retry as retry:
                 found = self._build(entry, session, ticket, None, is_again=True)
@@ -241,7 +260,74 @@ class Compiler:
                 return found
             except _aot.Refused:
                 pass  # another process has found out
+        if self._is_sent(entry, ticket):
+            return None
         return self._build(entry, session, ticket, None)
+
+    # ---- in the background ----
+
+    def _is_sent(self, entry: _core.Entry, ticket: _shared.Ticket | None) -> bool:
+        """Whether the graph is compiled in the background, so that it is replayed for now."""
+        if not _background.is_asked(self.backend):
+            return False
+        name = exc.name_of(self.function)
+        key = None if ticket is None else _aot.key_of(ticket)
+        try:
+            if ticket is None or key is None:
+                raise _remake.Unsendable("it can't be told from others in another process")
+
+            def made(outcome: str) -> _background.Adopt | None:
+                return None if outcome == "failed" else functools.partial(self._adopt, ticket, outcome)
+
+            if _background.outcome_of(key) == "other":
+                return False
+            describe = functools.partial(_remake.describe, entry, self.backend, key, name)
+            if entry.has_symbols:  # its inputs are chosen now: it will be in use
+                describe = functools.partial(_graph.identity, describe())
+                _locks.compile_lock()
+                sizes = _graph.varying(entry, _shapes(), self.function)
+                if sizes is not None:
+                    sizes.choose_inputs()
+            _background.submit(key, describe, entry, made)
+            return True
+        except _remake.Unsendable as error:
+            _logs.say(log, logging.INFO, "the graph of %s is compiled at once: %s", name, error)
+            return False
+
+    def _adopt(
+        self, ticket: _shared.Ticket, outcome: str, entry: _core.Entry, inputs: tuple[Any, ...]
+    ) -> Any:
+        """What was compiled in the background, for a call with these inputs; None if the replay stays."""
+        muted = torch._C.DisableTorchFunctionSubclass() if entry.muted else contextlib.nullcontext()
+        entry.hold_inputs(inputs)
+        try:
+            with muted:
+                found = self._take(ticket, outcome, entry)
+        except Exception as error:
+            _logs.say(
+                log, logging.WARNING, "what was compiled of %s in the background can't be used: %s",
+                exc.name_of(self.function), error,
+            )  # fmt: skip
+            return None
+        finally:
+            entry.hold_inputs(None)
+        return None if found is NotImplemented or isinstance(found, list) else found
+
+    def _take(self, ticket: _shared.Ticket, outcome: str, entry: _core.Entry) -> Any:
+        """The same, while the entry holds its inputs."""
+        ticket.is_late = True
+        found = ticket.find(entry)
+        if found is not None:
+            return None if found is _shared.REPLAYED else found
+        attempt = _aot.attempt(self.backend, ticket, exc.name_of(self.function), entry)
+        if attempt is not None:
+            try:
+                found = attempt.find(entry)
+                if found is not None or outcome == "made":
+                    return found
+            except _aot.Refused:
+                pass
+        return self._build(entry, None, ticket, None, is_again=True)
 
     def _build(
         self,
@@ -307,6 +393,7 @@ class Compiler:
                 _no_restart(inputs),
                 contextlib.nullcontext() if session is None else session.backend(),
                 _probes.remembered(self.backend),
+                _progress.shown(exc.name_of(self.function)),
                 torch.compiler._compile_session_context(),
                 tracing(context),
             ):

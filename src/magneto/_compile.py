@@ -38,6 +38,7 @@ class Settings:
         guard_export_fn: Callable[[Any], None] | None = None,
         guard_fail_fn: Callable[[Any], None] | None = None,
         error_on_graph_break: bool | None = None,
+        background: bool | None = None,
     ) -> None:
         if mode is not None and options is not None:
             raise RuntimeError("give either mode or options, not both")
@@ -47,6 +48,7 @@ class Settings:
         self.guard_filter_fn = options.pop("guard_filter_fn", None) if options else None
         self.use_aoti = bool(options.pop("use_aoti", False)) if options else False
         self.aot = _aot_option(options)
+        self.background = background
         self.backend = _backend_now(backend)
         self.mode = mode
         self.options = options
@@ -71,10 +73,14 @@ class Settings:
             name=self.name,
             use_aoti=self.use_aoti,
             aot=self.aot,
+            background=self.background,
         )
 
-    def make(self, function: Callable[..., Any], name: str | None = None, seen: Any = None) -> _core.Compiled:
-        """A compiled callable for something that has a Python frame."""
+    def make(
+        self, function: Callable[..., Any], name: str | None = None, seen: Any = None, compiler: Any = None
+    ) -> _core.Compiled:
+        """A compiled callable for something that has a Python frame. `compiler` is a class in place of
+        `_backends.Compiler`."""
         from magneto import _backends, _events, _filter, _shared
         from magneto import _runtime as _runtime  # sets the core up
 
@@ -83,10 +89,10 @@ class Settings:
         observer = _events.Observer(name or exc.name_of(function), self.fullgraph, function, hooks)
         observer.spec = self.shapes_spec
         observer.maker = None if seen is not None else _shared.maker(backend)
-        compiler = None if backend is None else _backends.Compiler(backend, function, seen, observer)
+        by = compiler or _backends.Compiler
         compiled = _core.Compiled(
             function,
-            compiler,
+            None if backend is None else by(backend, function, seen, observer),
             observer.stopped,
             observer.missed,
             captured=observer.captured,
@@ -213,6 +219,7 @@ def compile(
     recompile_limit: int | None = ...,
     isolate_recompiles: bool = ...,
     shapes_spec: Any = ...,
+    background: bool | None = ...,
 ) -> _F: ...
 
 
@@ -230,6 +237,7 @@ def compile(
     recompile_limit: int | None = ...,
     isolate_recompiles: bool = ...,
     shapes_spec: Any = ...,
+    background: bool | None = ...,
 ) -> Callable[[_F], _F]: ...
 
 
@@ -246,6 +254,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
+    background: bool | None = None,
     **unknown: Any,
 ) -> Any:
     """Compile a function, a method, a callable object or an `nn.Module`, as `torch.compile` does.
@@ -265,9 +274,11 @@ def compile(
     - `name`: what inductor calls the region in its records.
     - `disable`: return `model` as it is.
     - `recompile_limit`: how many entries this callable may have, in place of `magneto.config.recompile_limit`.
+    - `background`: have processes of their own compile with inductor: calls run the captured operations as they are
+      until that is done. `magneto.wait()` waits for it. None is what `magneto.config.background` says.
     - `isolate_recompiles`: each compiled callable has its own entries, so there is nothing to isolate.
     """
-    _check_arguments(fullgraph, dynamic, unknown)
+    _check_arguments(fullgraph, dynamic, background, unknown)
     if model is None:
 
         def decorate(model: Any) -> Any:
@@ -290,6 +301,7 @@ def compile(
                 recompile_limit=recompile_limit,
                 isolate_recompiles=isolate_recompiles,
                 shapes_spec=shapes_spec,
+                background=background,
             )
 
         return decorate
@@ -312,6 +324,7 @@ def compile(
         recompile_limit=recompile_limit,
         isolate_recompiles=isolate_recompiles,
         shapes_spec=shapes_spec,
+        background=background,
     )
     return settings(model)
 
@@ -322,13 +335,15 @@ compile.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 )
 
 
-def _check_arguments(fullgraph: Any, dynamic: Any, unknown: dict[str, Any]) -> None:
+def _check_arguments(fullgraph: Any, dynamic: Any, background: Any, unknown: dict[str, Any]) -> None:
     """Arguments of the wrong name or type are errors: they would have no effect, or not the one that was meant."""
     for name in unknown:
         near = _hints.did_you_mean(name, (other for other in _parameters if other != "unknown"))
         raise TypeError(f"compile() got an unexpected keyword argument {name!r}{near}")
     if not isinstance(fullgraph, (int, types.NoneType)):
         raise TypeError(f"fullgraph is True or False, not {fullgraph!r}")
+    if not isinstance(background, (bool, types.NoneType)):
+        raise TypeError(f"background is True, False or None, not {background!r}")
     if not isinstance(dynamic, (bool, types.NoneType)):
         raise TypeError(f"dynamic is True, False or None, not {dynamic!r}")
 
@@ -393,6 +408,7 @@ def reset() -> None:
         ("magneto._ids", "reset"),
         ("magneto._advice", "reset"),
         ("magneto._shared", "clear"),
+        ("magneto._background", "reset"),
     ):
         module = sys.modules.get(name)
         if module is not None:

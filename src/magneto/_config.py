@@ -163,6 +163,12 @@ class Config:
     aot: bool
     """Whether inductor's graphs without gradients are compiled to libraries, which the cache on disk keeps."""
 
+    background: bool
+    """Whether inductor compiles in the background: calls run without it until it is done."""
+
+    background_workers: int
+    """How many processes compile in the background at once; 0 for half as many as there are processors, at most 4."""
+
     skip_modules: tuple[str, ...]
     """Names of modules and packages whose functions captures don't look into: calls of them are breaks."""
 

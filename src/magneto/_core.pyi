@@ -304,6 +304,9 @@ class Entry:
     @property
     def codes(self) -> list[CodeType] | None: ...
     compile_id: str | None
+    pending: Callable[[Entry, tuple[Any, ...]], Any] | None
+    """Called at the next call, with the inputs: gives what was compiled in the background, or None."""
+
     def profile(self) -> dict[str, int]:
         """Counts, and times in nanoseconds, from the calls while profiling was on."""
 
@@ -324,6 +327,9 @@ class Entry:
 
     def input_nodes(self) -> list[int]:
         """The nodes that are the inputs of the graph, in their order."""
+
+    def hold_inputs(self, inputs: tuple[Any, ...] | None, /) -> None:
+        """Hold the inputs of a call as when it was captured; None to hold none."""
 
     def key(self) -> tuple[bytes, tuple[Any, ...], tuple[Any, ...]] | None:
         """What the graph is: bytes that two graphs have in common if a backend can't tell them apart, the objects that

@@ -12,8 +12,10 @@ from typing import Any
 
 from magneto import _core
 
-_loading = threading.RLock()
-_core.keep_at_fork(_loading)
+loading = threading.RLock()
+"""Held while large parts of torch are imported: a thread that forks waits, since a child can't use half of a module."""
+
+_core.keep_at_fork(loading)
 
 _fallback = threading.RLock()
 """Where there is no other yet: code that is run while `torch._dynamo` is being imported."""
@@ -31,7 +33,7 @@ def compile_lock() -> Any:
     """
     global _found
     if _found is None:
-        with _loading:  # a thread that forks waits: a half-loaded module can't be used by the child
+        with loading:  # a thread that forks waits: a half-loaded module can't be used by the child
             import torch._dynamo  # noqa: F401
 
         lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)

@@ -357,6 +357,18 @@ OWN: dict[str, Setting] = {
         "whether inductor's graphs without gradients are compiled to libraries for the cache on disk",
         "MAGNETO_AOT",
     ),
+    "background": Setting(
+        False,
+        HONOURED,
+        "whether inductor compiles in the background: calls run without it until it is done",
+        "MAGNETO_BACKGROUND",
+    ),
+    "background_workers": Setting(
+        0,
+        HONOURED,
+        "how many processes compile in the background at once; 0: half as many as there are processors, at most 4",
+        "MAGNETO_BACKGROUND_WORKERS",
+    ),
     "skip_modules": Setting(
         (),
         HONOURED,

@@ -236,10 +236,13 @@ class Made:
             )
         )
 
-    def give(self, entry: _core.Entry) -> Any:
+    def give(self, entry: _core.Entry, ticket: Ticket) -> Any:
         """The same for another entry, as `Compiler` returns it; None if it does not fit the sizes of its call."""
         compiled = REPLAYED if self.is_replayed else None if self.compiled is None else self.compiled()
         if compiled is None:
+            return None
+        order = None if self.order is None else [ticket.nodes[position] for position in self.order]
+        if order is not None and ticket.is_late and entry.input_nodes() != order:
             return None
         hints = _Hints(entry)
         if not all(hints.holds(*decision) for decision in self.decisions):
@@ -247,9 +250,8 @@ class Made:
         for decision in self.decisions:
             if _core.decide(entry, *decision) is not True:
                 return None
-        if self.order is not None:
-            nodes = entry.input_nodes()
-            entry.set_inputs([nodes[position] for position in self.order])
+        if order is not None and not ticket.is_late:
+            entry.set_inputs(order)
         if self.apart is not None:
             entry.keep_apart(*self.apart)
         entry.renew_sizes()
@@ -318,6 +320,8 @@ class Ticket:
         self.is_own = all(map(_is_own, self.mentions))
         self.digest = hashlib.sha256(structure + repr(state).encode()).digest()
         self.nodes = entry.input_nodes()
+        self.is_late = False
+        """Whether the entry is in use already: the order of its inputs stays."""
         self.row: Made | None = None
         """What another callable of the same code has had made, or has captured, of the same graph."""
         for made in _by_code.get(code, ()):
@@ -344,7 +348,7 @@ class Ticket:
         """What was made of the same graph, for this entry; None if there is nothing."""
         rows = self._rows()
         for made in () if rows is None else rows[1]:
-            found = made.give(entry) if made.is_of(self) else None
+            found = made.give(entry, self) if made.is_of(self) else None
             if found is not None:
                 self.take()
                 if made in _kept:
