@@ -27,6 +27,7 @@
 #include "cpython/depth.h"
 #include "cpython/watch.h"
 #include "base/vector.h"
+#include "guard/pinned.h"
 #include "ir/weakkey.h"
 
 #include <structmember.h>
@@ -67,18 +68,6 @@ typedef struct {
     int firm, firm_count;
 } Op;
 
-/* A pinned tensor. */
-typedef struct {
-    PyObject *tensor;   /* borrowed */
-    PyTypeObject *type; /* not owned, only compared */
-    const char *impl;   /* its TensorImpl and AutogradMeta: to be read only if they are still there */
-    const char *autograd;
-    MgTensorCheck *metadata;
-    size_t function; /* in the AutogradMeta: what else will be read of it */
-    int check;
-    int is_quick;
-} Tensor;
-
 /* A guard that objects are distinct, some of which are live: the addresses of the pinned ones are known. */
 typedef struct {
     int check;
@@ -102,8 +91,7 @@ struct MgFast {
     int *live;    /* checks, by op */
     Op *ops;
     int op_count;
-    Tensor *tensors;
-    int tensor_count;
+    MgPinnedTensors tensors;
     int *late; /* checks that compare registers, made last */
     int late_count;
     Apart *aparts;
@@ -120,8 +108,7 @@ struct MgFast {
 enum {
     MANY_CHANGES = 3,
     MANY_TAGS = MG_CHECKS ? 1 : 64, /* that it pays to ask the counter for */
-    AHEAD = 32,                     /* how far words are read ahead, */
-    NEXT = 8,                       /* and tensors */
+    AHEAD = 32,                     /* how far words are read ahead */
 };
 
 /* ---- making it ---- */
@@ -636,15 +623,33 @@ collect_fill(Maker *maker, uint8_t *filled)
     }
 }
 
-/* 1 if the quick check of a tensor looks whether it has a grad_fn. */
+/* The guards on the metadata of pinned tensors. MG_OK, or MG_ERR if there is no memory. */
 static int
-reads_function(const MgTensorCheck *metadata)
+collect_tensors(Maker *maker, const uint8_t *fates)
 {
-    return !metadata->requires_grad || metadata->leafness != MG_LEAF_ANY;
+    const MgProgram *program = maker->program;
+    size_t room = (size_t)program->check_count + 1;
+    PyObject **objects = PyMem_Malloc(sizeof(PyObject *) * room);
+    MgTensorCheck **guards = PyMem_Malloc(sizeof(MgTensorCheck *) * room);
+    int *numbers = PyMem_Malloc(sizeof(int) * room), count = 0, status = MG_ERR;
+    if (objects != NULL && guards != NULL && numbers != NULL) {
+        for (int i = 0; i < program->check_count; i++) {
+            if (fates[i] == FATE_TENSOR) {
+                objects[count] = maker->registers[program->checks[i].source];
+                guards[count] = program->checks[i].tensor;
+                numbers[count++] = i;
+            }
+        }
+        status = mg_pinned_make(&maker->fast->tensors, count, objects, guards, numbers);
+    }
+    PyMem_Free(objects);
+    PyMem_Free(guards);
+    PyMem_Free(numbers);
+    return status;
 }
 
-/* The whole of it. `fates` has room for a byte for each check, `filled` for each step. */
-static void
+/* The whole of it. `fates` has room for a byte for each check, `filled` for each step. MG_OK, or MG_ERR if there is no memory. */
+static int
 make(Maker *maker, uint8_t *fates, uint8_t *filled)
 {
     const MgProgram *program = maker->program;
@@ -689,22 +694,9 @@ make(Maker *maker, uint8_t *fates, uint8_t *filled)
         if (fates[i] == FATE_LATE && !add_apart(maker, i)) {
             fast->late[fast->late_count++] = i;
         }
-        else if (fates[i] == FATE_TENSOR) {
-            PyObject *tensor = maker->registers[program->checks[i].source];
-            MgTensorCheck *metadata = program->checks[i].tensor;
-            int known = mg_tensor_layout.known;
-            fast->tensors[fast->tensor_count++] =
-                (Tensor){.tensor = tensor,
-                         .type = Py_TYPE(tensor),
-                         .impl = known ? mg_tensor_impl(tensor) : NULL,
-                         .autograd = known ? mg_tensor_autograd(tensor) : NULL,
-                         .metadata = metadata,
-                         .function = reads_function(metadata) ? mg_tensor_layout.function : mg_tensor_layout.flag,
-                         .check = i,
-                         .is_quick = known && metadata->quick};
-        }
     }
     collect_fill(maker, filled);
+    return collect_tensors(maker, fates);
 }
 
 /* Room for so many words. 1 if there is memory for it. */
@@ -758,20 +750,20 @@ mg_fast_arm(MgProgram *program, PyObject *const *registers)
     fast->members = PyMem_Malloc(sizeof(int) * size);
     fast->live = PyMem_Malloc(sizeof(int) * checks);
     fast->ops = PyMem_Malloc(sizeof(Op) * size * 4);
-    fast->tensors = PyMem_Calloc(checks + NEXT, sizeof(Tensor));
     fast->late = PyMem_Malloc(sizeof(int) * checks);
     fast->fill = PyMem_Malloc(sizeof(int) * size);
     fast->inputs = PyMem_Malloc(sizeof(PyObject *) * (size_t)(program->input_count + 1));
     fast->live_inputs = PyMem_Malloc(sizeof(int) * (size_t)(program->input_count + 1));
     fast->kept = PyMem_Malloc(sizeof(PyObject *) * size);
     if (fast->values != NULL && fast->pinned != NULL && has_words && fast->members != NULL && fast->live != NULL &&
-        fast->ops != NULL && fast->tensors != NULL && fast->late != NULL && fast->fill != NULL &&
-        fast->inputs != NULL && fast->live_inputs != NULL && fast->kept != NULL) {
+        fast->ops != NULL && fast->late != NULL && fast->fill != NULL && fast->inputs != NULL &&
+        fast->live_inputs != NULL && fast->kept != NULL) {
         Maker maker = {.program = program, .registers = registers, .fast = fast, .plans = plans};
-        make(&maker, marks, marks + checks);
-        program->fast = fast;
-        program->armed++;
-        fast = NULL;
+        if (make(&maker, marks, marks + checks) == MG_OK) {
+            program->fast = fast;
+            program->armed++;
+            fast = NULL;
+        }
     }
 done:
     mg_fast_free(fast);
@@ -903,74 +895,6 @@ run_words(MgProgram *program, const Words *words, int first, int count, int *fai
     return 1;
 }
 
-/* 1 if a pinned tensor is as it must be, where its TensorImpl and AutogradMeta are those of last time; 0 if that is to be
- * found out in the long way. */
-static inline int
-is_same(const Tensor *item, MgTensorLayout at)
-{
-    const MgTensorCheck *check = item->metadata;
-    const char *impl = item->impl, *meta = item->autograd;
-    if (*(const char **)((char *)item->tensor + at.impl) != impl ||
-        *(const char *const *)(const void *)(impl + at.autograd) != meta) {
-        return 0;
-    }
-    const int64_t *sizes = (const int64_t *)(const void *)(impl + at.sizes), *strides = sizes + MG_INLINE_DIMS;
-    int64_t dim = check->dim, last = dim - 1, other = sizes[-1] ^ dim;
-    if (MG_LIKELY(dim > 0)) { /* the same way for one dimension and two: biases and weights come in turns */
-        other |= (sizes[0] ^ check->sizes[0]) | (strides[0] ^ check->strides[0]);
-        other |= (sizes[last] ^ check->sizes[last]) | (strides[last] ^ check->strides[last]);
-    }
-    for (int64_t i = 1; i < last; i++) {
-        other |= (sizes[i] ^ check->sizes[i]) | (strides[i] ^ check->strides[i]);
-    }
-    if ((uint64_t)other | ((mg_word_at(impl, at.rest) ^ check->rest) & check->mask) |
-        (mg_word_at(impl, at.rest + 8) ^ check->keys)) {
-        return 0;
-    }
-    if (check->requires_grad) { /* what is no leaf can be given the flag, too */
-        return meta != NULL && meta[at.flag] != 0 &&
-               (check->leafness == MG_LEAF_ANY || (check->leafness == MG_LEAF && mg_word_at(meta, at.function) == 0));
-    }
-    return meta == NULL || (meta[at.flag] == 0 && meta[at.view] == 0 && mg_word_at(meta, at.function) == 0);
-}
-
-/* Has memory read ahead; the address need not be a good one. */
-static inline void
-fetch(const void *start, size_t offset)
-{
-    __builtin_prefetch((const void *)((uintptr_t)start + offset));
-}
-
-static inline int
-run_tensors(MgProgram *program, int *failed)
-{
-    MgFast *fast = program->fast;
-    const MgTensorLayout at = mg_tensor_layout;
-    const Tensor *item = fast->tensors, *end = item + fast->tensor_count;
-    for (; item < end; item++) {
-        const Tensor *next = item + NEXT; /* there is room behind the last */
-        fetch(next->tensor, 0);
-        fetch(next->impl, at.autograd);
-        fetch(next->impl, at.sizes);
-        fetch(next->impl, at.strides);
-        fetch(next->impl, at.rest);
-        fetch(next->autograd, next->function);
-        fetch(next->autograd, at.flag);
-        if (MG_UNLIKELY(Py_TYPE(item->tensor) != item->type)) {
-            return MG_FAST_UNKNOWN;
-        }
-        if (MG_LIKELY(item->is_quick && is_same(item, at))) {
-            continue;
-        }
-        int good = mg_tensor_check_holds(item->tensor, item->metadata);
-        if (MG_UNLIKELY(good <= 0)) {
-            *failed = item->check;
-            return good;
-        }
-    }
-    return 1;
-}
-
 /* 1 if the live objects of a guard are as distinct as they must be. */
 static int
 run_apart(const Apart *apart, PyObject **values)
@@ -1026,9 +950,9 @@ run_ops(MgProgram *program, PyObject *const *arguments, PyObject **values, int *
     }
     fast->watch_epoch = changes;
     fast->unchanged_runs += (unsigned)unchanged;
-    good = run_tensors(program, failed);
+    good = mg_pinned_run(&fast->tensors, failed);
     if (good != 1) {
-        return good;
+        return good == MG_PINNED_UNKNOWN ? MG_FAST_UNKNOWN : good;
     }
     for (int i = 0; i < fast->fill_count; i++) {
         values[fast->fill[i]] = fast->values[fast->fill[i]];
@@ -1082,7 +1006,7 @@ mg_fast_size(const MgFast *fast)
 {
     MgFastSize size = {.words = fast->words.count,
                        .checks = fast->late_count + fast->apart_count,
-                       .tensors = fast->tensor_count,
+                       .tensors = fast->tensors.count,
                        .unchanged = fast->unchanged_runs};
     for (int i = 0; i < fast->op_count; i++) {
         size.steps += fast->ops[i].kind != OP_WORDS;
@@ -1136,7 +1060,7 @@ free_one(MgFast *fast)
     PyMem_Free(fast->members);
     PyMem_Free(fast->live);
     PyMem_Free(fast->ops);
-    PyMem_Free(fast->tensors);
+    mg_pinned_free(&fast->tensors);
     PyMem_Free(fast->late);
     for (int i = 0; i < fast->apart_count; i++) {
         PyMem_Free(fast->aparts[i].live);

@@ -91,6 +91,7 @@ mg_tensor_check_get(MgTensorChecks *checks, PyObject *tensor, int asks_leaves, c
     *check = found;
     check->varies = *varies;
     check->dims = dims;
+    check->index = checks->count;
     if (info.dim <= MG_INLINE_DIMS) {
         memcpy(check->sizes, info.sizes, width);
         memcpy(check->strides, info.strides, width);

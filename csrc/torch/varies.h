@@ -22,6 +22,7 @@ typedef struct {
     int64_t *dims;               /* owned: sizes, then strides */
     int64_t sizes[MG_INLINE_DIMS], strides[MG_INLINE_DIMS]; /* the same again, if there are so few */
     MgTensorVaries varies;
+    int index;           /* among those of its program */
     int quick;           /* the layout is known, and the sizes lie in the TensorImpl */
     uint64_t keys;       /* dispatch keys, if the layout is known */
     uint64_t rest, mask; /* dtype, device and flags, and the bits of them that were never seen to be otherwise */
