@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import traceback
+import weakref
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -71,6 +72,7 @@ class Observer:
         self.maker: _shared.Maker | None = None
         """Who compiles, if what was compiled may be shared."""
         self._ticket: tuple[_core.Entry, _shared.Ticket | None] | None = None
+        self._reference = weakref.ref(self)
 
     def started(self, code: CodeType, offset: int) -> None:
         """A frame is about to be captured: a call of a code object (offset -1), or the rest of it from an offset on."""
@@ -121,12 +123,10 @@ class Observer:
 
     def _is_repeated(self, entry: _core.Entry) -> bool:
         """Whether another callable of the same code has the same graph: it is counted once."""
-        ticket = _shared.ticket(self, self.maker, entry)
         if self.maker is not None and self.maker.is_replay:
-            if ticket is not None:
-                ticket.take()
-        else:
-            self._ticket = entry, ticket
+            return _shared.is_repeated(self._reference, entry)
+        ticket = _shared.ticket(self, self.maker, entry)
+        self._ticket = entry, ticket
         return ticket is not None and ticket.is_repeated
 
     def ticket(self, entry: _core.Entry) -> _shared.Ticket | None:

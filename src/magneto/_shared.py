@@ -52,16 +52,18 @@ _FLAGS: list[Callable[[], Any]] = [
 ]  # fmt: skip
 """Settings of torch's that backends look at while they compile."""
 
-_PLAIN = (int, float, complex, str, bool, bytes, type(None), torch.dtype, torch.device)
+_PLAIN = frozenset((int, float, complex, str, bool, bytes, type(None), torch.dtype, torch.device))
 
 
 def is_plain(value: Any) -> bool:
     """Whether an option is told in full by its repr."""
+    if type(value) in _PLAIN:
+        return True
     if isinstance(value, (list, tuple, set, frozenset)):
         return all(map(is_plain, value))
     if isinstance(value, dict):
         return all(map(is_plain, value)) and all(map(is_plain, value.values()))
-    return type(value) in _PLAIN
+    return False
 
 
 # ---- who compiles ----
@@ -298,6 +300,7 @@ _kept: collections.OrderedDict[Made, Any] = collections.OrderedDict()
 def clear() -> None:
     """Forget all that was made."""
     _by_code.clear()
+    _replayed.clear()
     _by_graph.clear()
     _kept.clear()
 
@@ -399,6 +402,76 @@ class Ticket:
             while len(_kept) > MOST:
                 _kept.popitem(last=False)
         return made
+
+
+# ---- graphs that the core replays ----
+
+
+class _Seen:
+    """A graph that callables of one code object have, for which there is no backend."""
+
+    __slots__ = ("code", "mentions", "state", "structure", "users")
+
+    def __init__(self, user: weakref.ref[Any], code: types.CodeType, key: tuple[Any, ...]) -> None:
+        self.code = weakref.ref(code)
+        self.structure, mentions, self.state = key
+        self.mentions = [_weakly(value) for value in mentions]
+        self.users = [user]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a callable has it still."""
+        return self.code() is not None and any(user() is not None for user in self.users)
+
+    def is_of(self, key: tuple[Any, ...]) -> bool:
+        """Whether this is the graph with the key."""
+        structure, mentions, state = key
+        return bool(
+            self.structure == structure
+            and len(self.mentions) == len(mentions)
+            and all(
+                (one() if type(one) is weakref.ref else one) is other
+                for one, other in zip(self.mentions, mentions, strict=True)
+            )
+            and self.state == state
+        )
+
+
+def _weakly(value: Any) -> Any:
+    """A weak reference, unless an object is there for good or can't be referred to so."""
+    if type(value) is types.BuiltinFunctionType or type(value) is types.MethodDescriptorType:
+        return value
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return value
+
+
+_replayed: weakref.WeakKeyDictionary[types.CodeType, list[_Seen]] = weakref.WeakKeyDictionary()
+
+
+def is_repeated(user: weakref.ref[Any], entry: _core.Entry) -> bool:
+    """Whether another callable of the same code has the graph of a new entry, which the core replays.
+
+    It is only counted: nothing is made of it that could be shared, and so nothing is computed that a comparison of
+    the two does not need.
+    """
+    codes = entry.codes
+    key = entry.key() if codes else None
+    if not codes or key is None or not is_plain(key[2]):  # as for `ticket`
+        return False
+    code = codes[0]
+    rows = _replayed.get(code)
+    if rows is None:
+        _replayed[code] = [_Seen(user, code, key)]
+        return False
+    rows[:] = [row for row in rows if row.is_alive][1 - MOST :]
+    for row in rows:
+        if row.code() is code and user not in row.users and row.is_of(key):
+            row.users.append(user)
+            return True
+    rows.append(_Seen(user, code, key))
+    return False
 
 
 class _Forget:
