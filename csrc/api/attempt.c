@@ -28,7 +28,7 @@ stop_clear(MgStopped *stop)
 }
 
 /* Tells Python why a graph ends ("break"), or why there is none ("skip", or "error" if it has to raise); it may raise in
- * any case. MG_OK or MG_ERR. */
+ * any case, or return what to raise if the call itself does not. MG_OK or MG_ERR. */
 static int
 tell_stop(MgCompiled *self, const MgStopped *stop, const char *action)
 {
@@ -36,6 +36,9 @@ tell_stop(MgCompiled *self, const MgStopped *stop, const char *action)
     PyObject *result = PyObject_CallFunction(
         self->stopped, "ssOOs", mg_reason_name(stop->reason), mg_reason_text(stop->reason),
         stop->detail == NULL ? Py_None : stop->detail, stop->where == NULL ? Py_None : stop->where, action);
+    if (result != NULL && result != Py_None) {
+        Py_XSETREF(self->owed, Py_NewRef(result));
+    }
     Py_XDECREF(result);
     return result == NULL ? MG_ERR : MG_OK;
 }
@@ -294,6 +297,7 @@ capture_once(MgCompiled *self, const MgSubject *subject, MgTry *try)
     MgEntry *entry = commit_capture(capture, result, verdict, try);
     try->why = (MgStopped){capture->reason, Py_XNewRef(capture->detail), Py_XNewRef(capture->where), verdict.strict};
     try->too_much = capture->varying.is_too_much;
+    try->unfit |= capture->varying.is_unfit;
     entry = end_capture(capture, entry, try);
     mg_collections_release();
     return entry;
@@ -471,6 +475,10 @@ capture_compiled(MgCompiled *self, const MgSubject *subject)
         entry = capture_before(self, subject, &try);
     }
     Py_CLEAR(try.untold);
+    if (try.unfit && !subject->is_again && !PyErr_Occurred()) {
+        Py_CLEAR(entry);
+        try.too_much = 1;
+    }
     if (entry == NULL && try.too_much && !PyErr_Occurred()) {
         stop_clear(&try.why);
         return capture_fixed(self, subject);

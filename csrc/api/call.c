@@ -216,8 +216,16 @@ call_without_entry(MgCompiled *self, PyObject *code, MgStance stance, const MgBo
         return NULL;
     }
     if (entry == NULL || self->code != code) {
+        PyObject *owed = entry == NULL ? self->owed : NULL;
+        self->owed = owed == NULL ? self->owed : NULL;
         Py_XDECREF(entry);
-        return call_plainly(self, subject->args, subject->nargsf, subject->kwnames);
+        PyObject *result = call_plainly(self, subject->args, subject->nargsf, subject->kwnames);
+        if (result != NULL && owed != NULL) { /* an operation that raises in the capture only */
+            Py_CLEAR(result);
+            PyErr_SetObject((PyObject *)Py_TYPE(owed), owed);
+        }
+        Py_XDECREF(owed);
+        return result;
     }
     if (self->changes != changes) { /* another thread may have captured the same meanwhile */
         PyObject *result = try_own(self, code, bound->values, found, ending);

@@ -31,6 +31,7 @@ compiled_traverse(MgCompiled *self, visitproc visit, void *arg)
     Py_VISIT(self->missed);
     Py_VISIT(self->captured);
     Py_VISIT(self->untold);
+    Py_VISIT(self->owed);
     Py_VISIT(self->started);
     Py_VISIT(self->ended);
     Py_VISIT(self->filter);
@@ -79,6 +80,7 @@ compiled_clear(MgCompiled *self)
     Py_CLEAR(self->missed);
     Py_CLEAR(self->captured);
     Py_CLEAR(self->untold);
+    Py_CLEAR(self->owed);
     Py_CLEAR(self->started);
     Py_CLEAR(self->ended);
     Py_CLEAR(self->filter);

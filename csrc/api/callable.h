@@ -50,6 +50,7 @@ typedef struct {
     int fullgraph;     /* no call may run in CPython for want of a capture: each failure is told */
     int told;          /* the limit that `missed` was told of, and does not want to hear again */
     PyObject *untold;  /* strong: codes told that they are not compiled (None: all), or NULL */
+    PyObject *owed;    /* strong: an exception for a call that was not captured, in case it raises none; or NULL */
     int failures;      /* aborted captures so far */
     int warm, plain;  /* a first call was left to CPython: "eager_then_compile"; only what it calls is to be captured */
     int is_object;    /* what is compiled is an object: its class may get another __call__ */

@@ -36,7 +36,7 @@ typedef struct {
     MgStopped why;        /* out: why it stopped */
     PyObject *untold; /* in: codes that are told that they are not compiled, or NULL; who made it says who owns it */
     int failed;       /* out: an operation failed, or a transform was met, in code that was told that it is compiled */
-    int too_much;     /* out: there are more guards on sizes than an entry can have */
+    int too_much, unfit;  /* out: there are more guards on sizes than an entry can have; see MgVaryings */
     int stop_node;    /* in: stop before this node is recorded; one more than its number, 0 for none */
     const MgTable *metas; /* in: borrowed: the call is under way, and its tensors had this metadata before; or NULL */
 } MgTry;

@@ -213,6 +213,7 @@ typedef struct {
     MgLattice *lattice; /* strong: what has varied so far; NULL if nothing is to */
     int is_used;        /* something varies */
     int is_too_much;    /* there are more guards on sizes than an entry can have */
+    int is_unfit;       /* an operator takes no float that varies: the call is to be captured with constants */
     uint64_t salt;      /* tells this place in the program from others that share the lattice */
     MgFacts facts;
     MgVarying *origins; /* owned: by symbol */
@@ -223,6 +224,13 @@ typedef struct {
     PyObject *formulas; /* strong: a list of the formulas of symbols, and what they are of; or NULL */
 } MgVaryings;
 
+/* What is done in place of x[i], where i has tensors: by default, those without dimensions are numbers, which are read. */
+typedef enum {
+    MG_INDEXING_PLAIN,
+    MG_INDEXING_INDEX, /* as under TransformGetItemToIndex: magneto._higher.index */
+    MG_INDEXING_ITEM,  /* the same, but it is recorded as x[i]: magneto._higher.item */
+} MgIndexing;
+
 /* Torch's global state. */
 typedef struct {
     PyObject *state;       /* strong: as it is now; NULL if it must be read */
@@ -230,7 +238,8 @@ typedef struct {
     PyObject *settings;    /* strong: (function, arguments that undo what it did, what is set now); NULL if unchanged */
     PyObject *managers;    /* strong: a list of (manager, context, node, exit function) that were entered; or NULL */
     int muted;             /* how often captured code has switched off the __torch_function__ of tensors */
-    long overriding;       /* the step in which torch is asked whose __torch_function__ to call, or 0 */
+    MgIndexing indexing;
+    long overriding; /* the step in which torch is asked whose __torch_function__ to call, or 0 */
 } MgTorchState;
 
 /* What would run code when it goes; see finalizer.c. */

@@ -31,7 +31,7 @@ struct MgOperation {
 static int
 has_ref(PyObject *value)
 {
-    if (Py_IS_TYPE(value, &MgRef_Type)) {
+    if (Py_IS_TYPE(value, &MgRef_Type) || mg_is_subgraph(value)) {
         return 1;
     }
     if (PyTuple_Check(value) || PyList_Check(value)) {
@@ -296,6 +296,9 @@ resolve(void *values, PyObject *value)
 {
     if (Py_IS_TYPE(value, &MgRef_Type)) {
         return Py_NewRef(((PyObject **)values)[((MgRef *)value)->index]);
+    }
+    if (mg_is_subgraph(value)) { /* made when the entry was: see set_argument */
+        return Py_XNewRef(mg_subgraph_module((MgSubgraph *)value));
     }
     return mg_structure_is(value) ? mg_structure_map(value, resolve, values) : Py_NewRef(value);
 }

@@ -396,15 +396,26 @@ meta_of(const Described *item, PyObject *make, int number)
     return meta;
 }
 
+/* 1 if there is a subgraph in a tuple, or in one of those in it. */
+static int
+has_subgraph(PyObject *args)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
+        PyObject *arg = PyTuple_GET_ITEM(args, i);
+        if (mg_is_subgraph(arg) || (PyTuple_CheckExact(arg) && has_subgraph(arg))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* 1 if an argument of an operation must become a node first: a subgraph, or the function that makes a message. */
 static int
 needs_others(const MgWriter *self, const Described *item)
 {
     Py_ssize_t count = PyTuple_Check(item->args) ? PyTuple_GET_SIZE(item->args) : 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (mg_is_subgraph(PyTuple_GET_ITEM(item->args, i))) {
-            return 1;
-        }
+    if (count > 0 && has_subgraph(item->args)) {
+        return 1;
     }
     return item->target == self->check && count == 2 &&
            !Py_IS_TYPE(PyTuple_GET_ITEM(item->args, 1), Py_TYPE(self->root));

@@ -780,6 +780,22 @@ call_object(MgCapture *capture, PyObject *callable, PyObject *const *args, size_
     return call_with_self(capture, function, callable, args, PyVectorcall_NARGS(nargsf), kwnames);
 }
 
+/* dict[str, int](): what is made of a class in C that gives its objects no attributes can't be told of the alias. */
+static PyObject *
+call_alias(MgCapture *capture, PyObject *alias, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *origin = mg_aside_getattr(alias, MG_STRING("__origin__"));
+    if (origin == NULL) {
+        return NULL;
+    }
+    int is_plain = PyType_Check(origin) && !(((PyTypeObject *)origin)->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+                   ((PyTypeObject *)origin)->tp_dictoffset == 0;
+    PyObject *result = is_plain ? mg_rules_call(capture, origin, args, nargsf, kwnames)
+                                : call_object(capture, alias, args, nargsf, kwnames);
+    Py_DECREF(origin);
+    return result;
+}
+
 /* A call that neither the tables nor users say anything about: what it is, is said by the type of the callable. */
 static PyObject *
 call_by_type(MgCapture *capture, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
@@ -837,6 +853,9 @@ call_by_type(MgCapture *capture, PyObject *callable, PyObject *const *args, size
     if (type == mg_kinds.partial) {
         return call_partial(capture, callable, args, count, kwnames);
     }
+    if (type == &Py_GenericAliasType) {
+        return call_alias(capture, callable, args, nargsf, kwnames);
+    }
     return call_object(capture, callable, args, nargsf, kwnames);
 }
 
@@ -888,8 +907,10 @@ mg_rules_call(MgCapture *capture, PyObject *callable, PyObject *const *args, siz
     }
     if (rule == MG_RULE_NONE) {
         PyObject *other;
+        Py_ssize_t known = PyList_GET_SIZE(mg_rules.kept);
         int mark = mg_control_mark(callable, &other);
-        if (mark > MG_MARK_NONE && rule_of(callable) != MG_RULE_NONE) { /* the judge has named the function itself */
+        int is_told = mark > MG_MARK_NONE || (mark == MG_MARK_NONE && PyList_GET_SIZE(mg_rules.kept) > known);
+        if (is_told && rule_of(callable) != MG_RULE_NONE) { /* the judge has named the function itself */
             return mg_rules_call(capture, callable, args, nargsf, kwnames);
         }
         if (mark != MG_MARK_NONE) {

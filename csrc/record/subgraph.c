@@ -16,6 +16,7 @@
 #include "ir/alias.h"
 #include "ir/dimobject.h"
 #include "record/arguments.h"
+#include "record/arithmetic.h"
 #include "record/number.h"
 #include "record/record.h"
 #include "torch/kinds.h"
@@ -868,13 +869,16 @@ call_operator(MgCapture *capture, PyObject *target, PyObject *args, PyObject *kw
 static int
 has_control_flow(const MgSubgraph *subgraph)
 {
+    static const char *const plain[] = {"wrap_body", "fwd_body", "bwd_body", "score_mod", "mask_fn"};
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(subgraph->nodes); i++) {
         PyObject *args = PyTuple_GET_ITEM(PyList_GET_ITEM(subgraph->nodes, i), 3);
         for (Py_ssize_t k = 0; PyTuple_Check(args) && k < PyTuple_GET_SIZE(args); k++) {
             PyObject *arg = PyTuple_GET_ITEM(args, k);
             const char *name = mg_is_subgraph(arg) ? PyUnicode_AsUTF8(((MgSubgraph *)arg)->name) : NULL;
-            int is_plain = name == NULL || strncmp(name, "wrap_body", 9) == 0 || strncmp(name, "fwd_body", 8) == 0 ||
-                           strncmp(name, "bwd_body", 8) == 0;
+            int is_plain = name == NULL;
+            for (size_t p = 0; !is_plain && p < Py_ARRAY_LENGTH(plain); p++) {
+                is_plain = strncmp(name, plain[p], strlen(plain[p])) == 0;
+            }
             if (!is_plain || (name != NULL && has_control_flow((MgSubgraph *)arg))) {
                 return 1;
             }
@@ -901,14 +905,40 @@ wrap_subgraph(MgCapture *capture, PyObject *target, MgSubgraph *subgraph, PyObje
     return result;
 }
 
+/* indexing(how): from here on, captured code indexes tensors with another function, see MgIndexing. What it was before. */
+static PyObject *
+set_indexing(MgCapture *capture, PyObject *how)
+{
+    if (capture->breaks.whole == 0 && capture->graph.subgraph == NULL) { /* a break could follow */
+        mg_capture_abort(capture, MG_REASON_SUBGRAPH, "a mode of indexing");
+        return NULL;
+    }
+    long before = (long)capture->torch.indexing;
+    capture->torch.indexing = (MgIndexing)PyLong_AsLong(how);
+    return PyErr_Occurred() ? NULL : PyLong_FromLong(before);
+}
+
+/* item(tensor, key, like): tensor[key], which returns a new tensor that is like the last one. */
+static PyObject *
+record_item(MgCapture *capture, PyObject *tensor, PyObject *key, PyObject *like)
+{
+    PyObject *args[2] = {tensor, key}, *target = mg_arithmetic_function("getitem");
+    PyObject *none = target == NULL || !mg_is_twin(like) ? NULL : PyTuple_New(0);
+    MgOutcome *outcome = none == NULL ? NULL : mg_outcome_new((PyObject *)mg_twin_of(like)->meta, none, none, none);
+    PyObject *result = outcome == NULL ? NULL : mg_record_known(capture, target, args, 2, NULL, outcome);
+    Py_XDECREF(none);
+    Py_XDECREF(outcome);
+    return result;
+}
+
 /* The actions, and what their arguments are: s a subgraph, t a tuple, d a dict, u a text, o anything. */
 static const struct {
     const char *name, *kinds;
 } actions[] = {
-    {"open", "to"},    {"input", "so"},  {"close", "sto"}, {"discard", "s"}, {"name", "su"},
-    {"merge", "sstt"}, {"call", "otd"},  {"wrap", "ostd"}, {"unwrap", "s"},  {"list", "s"},
-    {"owns", "so"},    {"note", "sd"},   {"foreign", ""},  {"lift", "so"},   {"check", "st"},
-    {"split", "so"},   {"select", "st"}, {"level", "soo"}, {"once", ""},
+    {"open", "to"},  {"input", "so"},   {"close", "sto"}, {"discard", "s"}, {"name", "su"},   {"merge", "sstt"},
+    {"call", "otd"}, {"wrap", "ostd"},  {"unwrap", "s"},  {"list", "s"},    {"owns", "so"},   {"note", "sd"},
+    {"foreign", ""}, {"lift", "so"},    {"check", "st"},  {"split", "so"},  {"select", "st"}, {"level", "soo"},
+    {"once", ""},    {"indexing", "o"}, {"item", "ooo"},  {"unfit", ""},
 };
 
 /* The number of an action, whose arguments are of the right types; -1 with an exception. */
@@ -982,6 +1012,14 @@ mg_subgraph_act(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
                        : add_level_input(capture, (MgSubgraph *)args[1], args[2], args[3] == Py_True);
         case 18:
             return open_subgraph(capture, NULL, 1);
+        case 19:
+            return set_indexing(capture, args[1]);
+        case 20:
+            return record_item(capture, args[1], args[2], args[3]);
+        case 21:
+            capture->varying.is_unfit = 1;
+            mg_capture_abort(capture, MG_REASON_SUBGRAPH, "a float that varies");
+            return NULL;
         default:
             return NULL;
     }

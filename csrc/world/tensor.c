@@ -53,10 +53,35 @@ is_plain_key(PyObject *key)
     return 1;
 }
 
+/* 1 if a key has tensors, and besides those only ints. */
+static int
+is_place(PyObject *key)
+{
+    if (!PyTuple_CheckExact(key)) {
+        return mg_is_twin(key);
+    }
+    int tensors = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+        PyObject *item = PyTuple_GET_ITEM(key, i);
+        tensors += mg_is_twin(item);
+        if (!mg_is_twin(item) && !PyLong_CheckExact(item) && !mg_is_number(item)) {
+            return 0;
+        }
+    }
+    return tensors > 0;
+}
+
 PyObject *
 mg_tensor_getitem(MgCapture *capture, PyObject *twin, PyObject *key)
 {
     PyObject *args[2] = {twin, key};
+    if (capture->torch.indexing != MG_INDEXING_PLAIN && is_place(key)) {
+        const char *name = capture->torch.indexing == MG_INDEXING_INDEX ? "index" : "item";
+        PyObject *function = mg_aside_find("magneto._higher", name);
+        PyObject *value = function == NULL ? NULL : PyObject_Vectorcall(function, args, 2, NULL);
+        Py_XDECREF(function);
+        return mg_world_touch(capture, value);
+    }
     int before = capture->graph.node_count;
     if (mg_is_number(key) && mg_number_kind(key) == MG_NUMBER_INT) { /* as TorchDynamo records it */
         PyObject *zero = PyLong_FromLong(0);

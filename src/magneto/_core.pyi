@@ -385,7 +385,7 @@ class Compiled:
         cls,
         function: Callable[..., Any],
         compile: Callable[[Entry], Any] | None,
-        stopped: Callable[[str, str, str | None, Any, str], None],
+        stopped: Callable[[str, str, str | None, Any, str], Exception | None],
         missed: Callable[..., bool] | None = None,
         limit: int = -1,
         captured: Callable[[Entry, float], None] | None = None,

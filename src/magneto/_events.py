@@ -138,9 +138,13 @@ class Observer:
 
     def stopped(
         self, name: str, text: str, detail: str | None, where: _stack.Stack | None, action: str
-    ) -> None:
+    ) -> Exception | None:
         """A capture was aborted. The call is made in CPython ("skip"), or the graph ends there and another one begins
-        ("break"), or this has to raise ("error"), as it may in any case."""
+        ("break"), or this has to raise ("error"), as it may in any case.
+
+        Returns:
+            What to raise if CPython makes the call, and raises nothing.
+        """
         if name == "FORBIDDEN":
             frames = _stack.format_frames(_stack.user_frames(where))
             raise AssertionError(
@@ -168,7 +172,9 @@ class Observer:
                 _tables.skipped(reason, session.code)
         if name in OWN_ERRORS:
             _logs.say(log, logging.DEBUG, "%s is run in CPython: %s", self.name, reason)
-            return
+            if self.fullgraph and name == "OPERATION_FAILED":  # unless the program raises it, as it should
+                return exc.Unsupported(name, text, detail, reason.hint, reason.user_stack)
+            return None
         if self.fullgraph or action == "error":
             counters["unimplemented"][text] += 1
             raise exc.Unsupported(name, text, detail, reason.hint, reason.user_stack)
@@ -178,6 +184,7 @@ class Observer:
             _logs.say(log, logging.WARNING, what + "\n%s%s", self.name, reason, frames, reason.hint)
         else:
             _logs.say(log, logging.INFO, what, self.name, reason)
+        return None
 
     def missed(
         self,

@@ -345,7 +345,7 @@ class _Operations:
         for index in references((args, item[KWARGS])) if self.tensors else ():
             if index in self.tensors:
                 self._read_float(index)
-        if any(type(arg) is _core.Subgraph for arg in args):
+        if _subgraphs.within(args):
             known = {index: node for index, node in enumerate(self.nodes) if node is not None}
             args = _subgraphs.attach(self.root, self.graph, args, known, self._describe)
         return args  # type: ignore[no-any-return]

@@ -21,6 +21,9 @@ Each function is captured as a graph of its own, by `_core.subgraph(action, ...)
 - `merge(first, second, given first, given second)`: two that get the same operands.
 - `call(operator, args, kwargs)`: the node of the operator. What it returns is worked out on FakeTensors.
 - `wrap(operator, subgraph, given, kwargs)`: the same for an operator that returns what its only subgraph returns.
+- `indexing(how)`: from here on, `x[i]` with tensors in `i` is: 0 what it always is, 1 `index`, 2 `item`. What it was.
+- `unfit()`: capture the call anew, with constants in place of numbers that vary.
+- `item(tensor, key, like)`: the node `tensor[key]`, whose result is like a tensor.
 
 No break falls into these functions: what can't be captured in them stops the capture before the operator is called.
 """
@@ -37,6 +40,7 @@ from torch._functorch import vmap as _vmap
 from torch._functorch.autograd_function import autograd_function_apply
 from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.cond import cond_op
+from torch._higher_order_ops.flex_attention import flex_attention as _flex_attention_op
 from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.utils import first_slice_copy
@@ -560,3 +564,88 @@ def flat_vmap(
     }
     results = _subgraph("call", run_vmap, (graph, *operands, *given), options)
     return pytree.tree_unflatten(list(results), spec)
+
+
+# ---- attention ----
+
+
+def index(tensor: Any, key: Any) -> Any:
+    """What `tensor[key]` is under `TransformGetItemToIndex`: tensors without dimensions are not read."""
+    leaves = pytree.tree_leaves(key)
+    for place in range(len(leaves)):
+        if isinstance(leaves[place], int):
+            leaves[place] = torch.tensor(leaves[place], dtype=torch.int64, device=tensor.device)
+    return torch.ops.aten.index(tensor, leaves)
+
+
+def item(tensor: Any, key: Any) -> Any:
+    """The same in a function that flex_attention is given: the operator runs its graph under that mode."""
+    graph = _subgraph("open", (), False)
+    like = index(tensor, key)
+    _subgraph("discard", graph)
+    return _subgraph("item", tensor, key, like)
+
+
+class Indexing:
+    """TorchDynamo's `TransformGetItemToIndex` made by captured code."""
+
+    def __enter__(self) -> Indexing:
+        self.before = _subgraph("indexing", 1)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        _subgraph("indexing", self.before)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float)
+
+
+def _attention_inputs(query: Any) -> list[Any]:
+    """Tensors that the inputs of the functions are like: a score, and four numbers of places."""
+    graph = _subgraph("open", (), False)
+    likes = [query.sum(), *[query.new_empty([], dtype=torch.int32) for _ in range(4)]]
+    _subgraph("discard", graph)
+    return likes
+
+
+def _attention_function(function: Any, likes: list[Any], name: str) -> tuple[Any, Any]:
+    """The graph of a function that attention calls for each score, and what it uses besides."""
+    graph = _subgraph("open", (function,), False)
+    before = _subgraph("indexing", 2)
+    try:
+        result = function(*[*builtins.map(functools.partial(_input, graph), likes)])
+    except BaseException:
+        give_up("an exception in a function that flex_attention is given")
+        raise
+    if not isinstance(result, torch.Tensor):
+        give_up("a function that flex_attention is given returns no tensor")
+    _subgraph("indexing", before)
+    given = _subgraph("close", graph, (result,), True)
+    if any(builtins.map(_is_float, given)):
+        _subgraph("unfit")
+    _subgraph("unwrap", graph)
+    _subgraph("name", graph, name)
+    return graph, given
+
+
+def flex_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    score_mod: Any,
+    block_mask: Any,
+    scale: Any,
+    kernel_options: Any,
+    *others: Any,
+) -> Any:
+    """`torch.ops.higher_order.flex_attention`."""
+    if others:
+        give_up("flex_attention with buffers of its own")
+    _check_tensors([query, key, value], "flex_attention: an operand that is no tensor")
+    likes = _attention_inputs(query)
+    score, score_given = _attention_function(score_mod, likes, "score_mod")
+    mask, mask_given = _attention_function(block_mask[-1], likes[1:], "mask_fn")
+    blocks = (*block_mask[:-1], mask)
+    args = (query, key, value, score, blocks, scale, kernel_options, score_given, mask_given)
+    return _subgraph("call", _flex_attention_op, args, {})

@@ -320,6 +320,8 @@ _INLINED_MODULES = frozenset(_words(
 def judge(name: str) -> str:
     """What becomes of calls of functions that a module of this name has: "inline", "skip" or "transform"."""
     free = config.dont_skip_tracing and name.partition(".")[0] != "magneto"
+    if name == "torch.nn.attention.flex_attention":
+        _name_attention()
     parts = name.split(".")
     prefixes = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
     for prefix in prefixes:  # the longest first
@@ -357,6 +359,10 @@ def _name_dynamo() -> None:
         ):
             found[cls] = "inline"
             found.update(dict.fromkeys(filter(inspect.isfunction, vars(cls).values()), "inline"))
+    wrapped = sys.modules.get("torch._dynamo._trace_wrapped_higher_order_op")
+    if wrapped is not None:
+        found[wrapped.TransformGetItemToIndex] = "polyfill"
+        _polyfill_table[wrapped.TransformGetItemToIndex] = _higher.Indexing
     guard = sys.modules.get("torch._dynamo.mutation_guard")
     if guard is not None:  # numbers modules, for TorchDynamo alone
         found[guard.GenerationTracker.tag.__func__] = "constant"
@@ -369,6 +375,16 @@ def _name_dynamo() -> None:
         functions = [getattr(value, "__func__", value) for value in vars(type(comptime.comptime)).values()]
         found.update(dict.fromkeys(filter(inspect.isfunction, functions), "nothing"))
         found[comptime.comptime.graph_break] = "user_break"
+    from magneto import _runtime
+
+    _core.configure({"calls": found}, _runtime.Twin, _runtime.propagate)
+
+
+def _name_attention() -> None:
+    """Rules for functions of flex_attention's, now that it is loaded."""
+    module = sys.modules["torch.nn.attention.flex_attention"]
+    whole = (module.flex_attention, module.create_mask, module.create_block_mask)
+    found = dict.fromkeys(whole, "whole")
     from magneto import _runtime
 
     _core.configure({"calls": found}, _runtime.Twin, _runtime.propagate)
@@ -387,6 +403,9 @@ _POLYFILLS: dict[Any, Callable[..., Any]] = {
 }
 
 
+_polyfill_table: dict[Any, Callable[..., Any]] = {}  # all of them: the core has it, and it may grow
+
+
 # Operators that are given functions, and what captured code is led through in place of them.
 _GIVEN: dict[Any, Callable[..., Any]] = {
     torch.cond: _higher.cond,
@@ -402,6 +421,7 @@ _GIVEN: dict[Any, Callable[..., Any]] = {
     torch.ops.higher_order.map_impl: _higher.map,
     torch.ops.higher_order.scan: _higher.scan,
     torch.ops.higher_order.associative_scan: _higher.associative_scan,
+    torch.ops.higher_order.flex_attention: _higher.flex_attention,
 }
 
 # Transforms of functions. Where what they return can't be captured, it is called whole.
@@ -749,6 +769,15 @@ def tables() -> dict[str, Any]:
     limits = {sys.modules["numpy"].finfo} if numpy_types else set()  # it gives one object for each class
     calls.update(dict.fromkeys(limits, "fold"))
     calls.update(_numpy_information())
+    for table in (
+        _POLYFILLS,
+        _GIVEN,
+        _optimizers.CAPTURABLE,
+        _optimizers.SCALED,
+        _optimizers.EACH,
+        _optimizers.RATED,
+    ):
+        _polyfill_table.update(table)
     calls.update(_named(_OUTPUT_FUNCTIONS, "output"))
     calls.update((getattr(re, name), "fold") for name in _FOLDED_OF_RE)
     calls.update((getattr(inspect, name), "break") for name in _BREAKING_OF_INSPECT)
@@ -784,10 +813,7 @@ def tables() -> dict[str, Any]:
         "hold_casts": _hold_casts,
         "managers": {enter: parts[1:] for enter, parts in _MANAGERS.items()},
         "setters": _SETTERS,
-        "polyfills": {
-            **_POLYFILLS, **_GIVEN, **_optimizers.CAPTURABLE, **_optimizers.SCALED, **_optimizers.EACH,
-            **_optimizers.RATED,
-        },
+        "polyfills": _polyfill_table,
         "scripted": torch.jit.ScriptFunction,
         "is_as_written": _scripts.is_as_written,
         "stand_ins": {

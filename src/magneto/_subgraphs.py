@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,28 @@ def argument(value: Any, nodes: dict[int, fx.Node]) -> Any:
     return value
 
 
+def within(args: tuple[Any, ...]) -> list[_core.Subgraph]:
+    """The subgraphs among the arguments of an operator."""
+    found = []
+    for arg in args:
+        if type(arg) is _core.Subgraph:
+            found.append(arg)
+        elif type(arg) is tuple:
+            found += within(arg)
+    return found
+
+
+def _replaced(args: tuple[Any, ...], held: Callable[[_core.Subgraph], Any]) -> tuple[Any, ...]:
+    """The arguments with something else in place of each subgraph."""
+    found = []
+    for arg in args:
+        if type(arg) is _core.Subgraph:
+            found.append(held(arg))
+        else:
+            found.append(_replaced(arg, held) if type(arg) is tuple else arg)
+    return tuple(found)
+
+
 def module_of(subgraph: _core.Subgraph) -> fx.GraphModule:
     """The module that runs a subgraph. Its nodes have no metadata."""
     return _build(subgraph, {}, None)
@@ -46,7 +69,7 @@ def attach(
     describe: Describe,
 ) -> tuple[Any, ...]:
     """The arguments of an operator with nodes that get modules in place of subgraphs."""
-    graphs = [one for one in args if type(one) is _core.Subgraph]
+    graphs = within(args)
     operands = args[-1] if type(args[-1]) in (tuple, list) else args
     constants: dict[int, Any] = {}  # sizes that have come to be numbers
     for one in graphs:
@@ -54,17 +77,17 @@ def attach(
             if index not in nodes and type(operand) is int:
                 constants[index] = operand
     order = _order(graphs[0], nodes)
-    found = []
-    for arg in args:
-        if type(arg) is not _core.Subgraph:
-            found.append(arg)
-            continue
-        setattr(root, arg.name, _build(arg, nodes, describe, order, constants))
-        found.append(graph.get_attr(arg.name))
+
+    def held(one: _core.Subgraph) -> fx.Node:
+        setattr(root, one.name, _build(one, nodes, describe, order, constants))
+        return graph.get_attr(one.name)
+
+    found = _replaced(args, held)
     if order is not None:
         first = len(operands) - len(order)
-        found[-1] = tuple(operands[:first]) + tuple([operands[first + place] for place in order])
-    return tuple(found)
+        ordered = tuple(operands[:first]) + tuple([operands[first + place] for place in order])
+        found = (*found[:-1], ordered)
+    return found
 
 
 def _order(subgraph: _core.Subgraph, nodes: dict[int, fx.Node]) -> list[int] | None:
@@ -120,9 +143,9 @@ def _build(
         index, kind, target, args, kwargs = item[:5]
         if kind == "placeholder":
             continue
-        if any(type(arg) is _core.Subgraph for arg in args):
+        if within(args):
             if describe is None:
-                args = tuple([_held(root, graph, arg) for arg in args])
+                args = _replaced(args, functools.partial(_held, root, graph))
             else:
                 args = attach(root, graph, args, nodes, describe)
         node = graph.create_node(
@@ -142,9 +165,7 @@ def _build(
     return module
 
 
-def _held(root: torch.nn.Module, graph: fx.Graph, arg: Any) -> Any:
+def _held(root: torch.nn.Module, graph: fx.Graph, arg: _core.Subgraph) -> fx.Node:
     """A subgraph within one that is replayed."""
-    if type(arg) is not _core.Subgraph:
-        return arg
     setattr(root, arg.name, module_of(arg))
     return graph.get_attr(arg.name)

@@ -403,3 +403,32 @@ def f(x, mask):
     result = magneto.compile(space["f"], backend="eager")(*arguments)
     assert torch.equal(result[0], expected[0])
     assert result[1] == expected[1] != []
+
+
+@pytest.mark.no_leak_hunt("torch.library keeps something of each operator")
+def test_an_operation_that_raises_in_the_capture_only_is_told_with_fullgraph() -> None:
+    with torch.library._scoped_library("magneto_unfit", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CPU")
+
+        def fake(x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no such sizes")
+
+        torch.library.register_fake("magneto_unfit::twice", fake, lib=library)
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            return torch.ops.magneto_unfit.twice(x + 1)
+
+        assert torch.equal(magneto.compile(f, backend="eager")(torch.ones(2)), torch.full((2,), 4.0))
+        compiled = magneto.compile(f, backend="eager", fullgraph=True)
+        for _ in range(2):
+            with pytest.raises(magneto.exc.Unsupported, match="OPERATION_FAILED"):
+                compiled(torch.ones(2))
+
+
+def test_an_operation_that_raises_in_eager_too_raises_its_own_with_fullgraph() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x + 1) @ x
+
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        magneto.compile(f, backend="eager", fullgraph=True)(torch.ones(2, 3))

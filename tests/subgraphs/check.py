@@ -18,6 +18,18 @@ Made = tuple[Callable[..., Any], Sequence[tuple[Any, ...]], Iterable[torch.Tenso
 
 PROGRAMS: dict[str, Callable[[], Made]] = {}
 
+# Where torch.compile fails with a backend as well, and why.
+FAILS = {
+    "aot_eager": {
+        "flex_gradients_of_a_buffer": "torch's backward of flex_attention wants a gradient of the query",
+        "flex_gradients_of_a_parameter": "torch's backward of flex_attention wants a gradient of the query",
+    },
+    "inductor": {
+        "flex_several_layers": "inductor fuses nothing into flex_attention on a CPU, and fails",
+        "flex_gradients_of_groups": "inductor has no backward of flex_attention on a CPU",
+    },
+}
+
 
 def program(make: Callable[[], Made]) -> Callable[[], Made]:
     """Add a program, which is made anew for each way to run it."""
@@ -30,20 +42,23 @@ def program(make: Callable[[], Made]) -> Callable[[], Made]:
 CLASSES = {"cond_methods", "scan_in_module"}
 
 KEPT = pytest.mark.no_leak_hunt(
-    "TorchDynamo, which compiles for torch.cond and scan in eager, keeps what it made"
+    "TorchDynamo, which compiles for torch.cond, scan and flex_attention in eager, keeps what it made"
 )
 TEXTS = pytest.mark.no_leak_hunt("torch.compile's guard on the state of functorch leaks a text")
 
 
 def parameters() -> list[Any]:
     """The names of all programs, for tests that call them in eager too."""
-    return [pytest.param(name, marks=[KEPT] if name in CLASSES else []) for name in PROGRAMS]
+    return [
+        pytest.param(name, marks=[KEPT] if name in CLASSES or name.startswith("flex") else [])
+        for name in PROGRAMS
+    ]
 
 
 def parameters_by_torch(without: Iterable[str]) -> list[Any]:
     """The names of programs, for tests that have torch.compile compile them."""
     names = (name for name in PROGRAMS if name not in without)
-    return [pytest.param(name, marks=[TEXTS] if name.startswith("vmap") else []) for name in names]
+    return [pytest.param(name, marks=[TEXTS] if name.startswith(("vmap", "flex")) else []) for name in names]
 
 
 def made(make: Callable[[], Made]) -> Made:
@@ -132,7 +147,11 @@ def shape(module: fx.GraphModule) -> list[Any]:
         else:
             target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "?")
             args = fx.node.map_arg((node.args, node.kwargs), text)
-            found.append((node.op, target, str(args)))
+            name = target.strip("_")
+            is_operator = hasattr(
+                operator, f"__{name}__"
+            )  # under a TorchFunctionMode, TorchDynamo records the method of it
+            found.append(("operator", name, str(args)) if is_operator else (node.op, target, str(args)))
         text(node)
     return found
 

@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     check,
     programs_checkpoint,
     programs_control,
+    programs_flex,
     programs_functions,
     programs_transforms,
     programs_vmap,
@@ -42,6 +43,8 @@ def _order(name: str) -> int:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", check.parameters())
 def test_as_eager(name: str, backend: str) -> None:
+    if name in check.FAILS.get(backend, ()):
+        pytest.skip(check.FAILS[backend][name])
     make = check.PROGRAMS[name]
     order = _order(name) if backend == "eager" else 1
     made = check.made(make)
@@ -64,7 +67,7 @@ def test_graphs_as_by_torch_compile(name: str) -> None:
 
 
 @pytest.mark.no_leak_hunt("inductor keeps what it has compiled")
-@pytest.mark.parametrize("name", NAMES[::5])
+@pytest.mark.parametrize("name", [name for name in NAMES[::5] if name not in check.FAILS["inductor"]])
 def test_by_inductor(name: str) -> None:
     make = check.PROGRAMS[name]
     made = check.made(make)
