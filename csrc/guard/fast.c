@@ -860,12 +860,28 @@ run_group(MgProgram *program, Group *group, PyObject **values, int *failed)
     return mend(program, group, failed);
 }
 
+/* 1 for guards that hold at a glance: most are on types, and most values are the very objects of the capture. */
+static inline int
+holds_clearly(const MgCheck *check, PyObject *const *values)
+{
+    PyObject *value = values[check->source];
+    if (value == NULL) {
+        return 0;
+    }
+    return check->kind == MG_GUARD_TYPE
+               ? (PyObject *)Py_TYPE(value) == check->expected
+               : value == check->expected && (check->kind == MG_GUARD_VALUE || check->kind == MG_GUARD_IDENTITY);
+}
+
 /* Makes the checks of an op. */
 static inline int
 run_checks(MgProgram *program, const Op *op, PyObject **values, int *failed)
 {
     const int *live = program->fast->live;
     for (int k = op->first; k < op->first + op->count; k++) {
+        if (MG_LIKELY(holds_clearly(&program->checks[live[k]], values))) {
+            continue;
+        }
         int good = mg_guard_check(&program->checks[live[k]], values);
         if (MG_UNLIKELY(good <= 0)) {
             *failed = live[k];
