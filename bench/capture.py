@@ -113,11 +113,27 @@ def _transformer(name: str, layers: int = 0) -> Case:
     return t.T5Model(t5), (), {"input_ids": ids, "decoder_input_ids": ids, "use_cache": False}
 
 
+def _per_sample() -> Case:
+    """The gradients of each sample: vmap of grad of a functional call."""
+    layers = [layer for _ in range(10) for layer in (nn.Linear(16, 16), nn.Tanh())]
+    model = nn.Sequential(*layers)
+    params = {name: one.detach() for name, one in model.named_parameters()}
+
+    def loss(params: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return nn.functional.mse_loss(torch.func.functional_call(model, params, (x,)), y)
+
+    def gradients(params: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> Any:
+        return torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(params, x, y)
+
+    return gradients, (params, torch.randn(4, 16), torch.randn(4, 16)), {}
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "5,000 adds": lambda: (adds, (torch.randn(4, 16),), {}),
     "MLP, 50 layers": _mlp,
     "nn.TransformerEncoder, 6": _encoder,
     "ResNet, 8 blocks": _resnet,
+    "vmap(grad) of an MLP, 10 layers": _per_sample,
     "BERT, 12 layers": lambda: _transformer("BERT"),
     "GPT-2, 12 layers": lambda: _transformer("GPT-2"),
     "Llama, 16 layers": lambda: _transformer("Llama"),
