@@ -11,12 +11,21 @@
 
 #include <structmember.h>
 
+/* 1 for a class that is equal to itself alone. */
+static int
+is_plain_class(PyObject *key)
+{
+    PyTypeObject *meta = Py_TYPE(key);
+    return PyType_Check(key) && meta->tp_richcompare == PyType_Type.tp_richcompare &&
+           meta->tp_hash == PyType_Type.tp_hash;
+}
+
 int
 mg_world_find_item(MgCapture *capture, PyObject *dict, PyObject *key, PyObject **item)
 {
     MgOutside *record = mg_outside_find(capture, dict);
     if (record == NULL || record->view != NULL || record->kind != MG_KIND_DICT || Py_TYPE(dict) != &PyDict_Type ||
-        !(mg_is_plain_value(key) || mg_is_singleton(key))) {
+        !(mg_is_plain_value(key) || mg_is_singleton(key) || is_plain_class(key))) {
         return MG_UNCLEAR;
     }
     return mg_world_dict_get(capture, record, key, item);
