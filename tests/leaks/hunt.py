@@ -87,8 +87,8 @@ def clear_torch_compile() -> None:
     """Drop what `torch.compile` keeps of each compilation, for as long as the process, or the code, lives."""
     module = sys.modules.get("torch._dynamo.convert_frame")
     if module is not None:
-        module.input_codes.clear()
-        module.output_codes.clear()
+        for codes in (module.input_codes, module.output_codes):
+            codes.seen[:] = [reference for reference in codes.seen if reference() is not None]
         module.dynamo_tls.traced_frame_infos.clear()
         module.FRAME_COMPILE_COUNTER.clear()
     module = sys.modules.get("torch._dynamo.eval_frame")
@@ -107,6 +107,15 @@ def clear_torch_compile() -> None:
                 finalizer.detach()
 
 
+def forget_compiled() -> None:
+    """Have TorchDynamo forget what it has compiled: torch.cond, which uses it in eager, raises beyond a number."""
+    module = sys.modules.get("torch._dynamo.convert_frame")
+    if module is not None:
+        sys.modules["torch._dynamo"].reset_code_caches()
+        module.input_codes.clear()
+        module.output_codes.clear()
+
+
 def clear_torch() -> None:
     """Empty torch's caches, where their modules are loaded."""
     module = sys.modules.get("torch.fx.graph_module")
@@ -123,6 +132,7 @@ def clear_torch() -> None:
         module.clear_compilation_metrics()
         module.compilation_time_metrics.clear()
         module.guard_failures.clear()
+        module._get_debug_dir.cache_clear()
         module.graph_break_reasons.clear()
         module.get_metrics_context()._edits.clear()  # who set each figure, of all contexts that there ever were
         sys.modules["torch._logging._internal"].structured_logging_overhead.clear()
@@ -269,6 +279,7 @@ class Hunter:
         return True
 
     def hunt(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        forget_compiled()
         reports = self.run_once(item)
         if all(report.passed for report in reports):
             growth: list[Figures] = []

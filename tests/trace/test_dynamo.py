@@ -11,8 +11,6 @@ from magneto import _core
 torch = pytest.importorskip("torch")
 set_eval_frame = pytest.importorskip("torch._C._dynamo.eval_frame").set_eval_frame
 
-pytestmark = pytest.mark.no_leak_hunt("TorchDynamo keeps what it compiled")
-
 
 def callee(x):
     return x + 1

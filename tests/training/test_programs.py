@@ -52,8 +52,20 @@ def test_there_are_many() -> None:
     assert set(REFERENCE) == set(programs.PROGRAMS)
 
 
+# Programs that leak in eager, and what.
+LEAKING = {
+    "hook_after_accumulation": "torch does not collect cycles through register_post_accumulate_grad_hook"
+}
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", programs.PROGRAMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.no_leak_hunt(LEAKING[name])] if name in LEAKING else [])
+        for name in programs.PROGRAMS
+    ],
+)
 def test_steps_are_eagers(name: str) -> None:
     make = programs.PROGRAMS[name]
     _, expected = loops.counted(make, lambda function, backend: function)
