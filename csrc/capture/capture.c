@@ -194,6 +194,7 @@ mg_capture_free(MgCapture *capture)
     Py_XDECREF(capture->graph.touched);
     Py_XDECREF(capture->graph.subgraph);
     Py_XDECREF(capture->graph.names);
+    Py_XDECREF(capture->graph.regions);
     Py_XDECREF(capture->detail);
     Py_XDECREF(capture->torch.state);
     Py_XDECREF(capture->torch.entry_state);

@@ -181,6 +181,7 @@ typedef struct {
     const MgTable *metas;        /* borrowed: metadata that tensors from outside had before a graph ran; or NULL */
     struct MgSubgraph *subgraph; /* strong: the innermost one that is recorded now; NULL in the root */
     PyObject *names;             /* strong: a dict, how many subgraphs have a name with this prefix; or NULL */
+    PyObject *regions;           /* strong: a list of (key, subgraph) that may be used again; or NULL */
     int closed;                  /* how many were recorded: their nodes are gone, see mg_node_is_gone */
 } MgGraph;
 

@@ -25,6 +25,7 @@ typedef struct {
     size_t meta_count;
     int *numbers; /* owned: of the nodes, in the order of the backend's graph */
     int *groups;  /* owned: for each input the first that has its storage; -1 if it is alone */
+    int ignored;  /* flags of metadata that don't count; if there are any, all metadata is written in full */
     int refused;  /* something can't be told from others */
 } Writer;
 
@@ -279,18 +280,19 @@ write_value(Writer *writer, PyObject *value)
 static int
 write_meta(Writer *writer, MgMeta *meta)
 {
-    uintptr_t number = meta->varies ? 0 : (uintptr_t)mg_table_get(&writer->known, meta, writer);
+    int in_full = meta->varies || writer->ignored != 0;
+    uintptr_t number = in_full ? 0 : (uintptr_t)mg_table_get(&writer->known, meta, writer);
     if (number != 0) { /* equal metadata is one object, unless it varies */
         return write_number(writer, 'm', (int64_t)number);
     }
-    if (!meta->varies && mg_table_set(&writer->known, meta, writer, (void *)++writer->meta_count) < 0) {
+    if (!in_full && mg_table_set(&writer->known, meta, writer, (void *)++writer->meta_count) < 0) {
         return MG_ERR;
     }
     if (meta->fake != NULL) {
         writer->refused = 1;
         return MG_OK;
     }
-    return write_number(writer, 'M', meta->flags) < 0 || write_repr(writer, 't', meta->dtype) < 0 ||
+    return write_number(writer, 'M', meta->flags & ~writer->ignored) < 0 || write_repr(writer, 't', meta->dtype) < 0 ||
                    write_repr(writer, 't', meta->device) < 0 || write_items(writer, 'z', meta->sizes) < 0
                ? MG_ERR
                : write_items(writer, '(', meta->strides);
@@ -505,5 +507,42 @@ mg_entry_key(MgEntry *entry)
     PyMem_Free(writer.bytes);
     PyMem_Free(writer.numbers);
     PyMem_Free(writer.groups);
+    return result;
+}
+
+/* A subgraph, with the metadata of what it is given. */
+static int
+write_region(Writer *writer, const MgSubgraph *subgraph)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(subgraph->metas); i++) {
+        PyObject *meta = PyList_GET_ITEM(subgraph->metas, i);
+        int status = Py_IS_TYPE(meta, &MgMeta_Type) ? write_meta(writer, (MgMeta *)meta) : write_value(writer, meta);
+        if (status < 0) {
+            return MG_ERR;
+        }
+    }
+    return write_subgraph(writer, subgraph);
+}
+
+PyObject *
+mg_subgraph_key(const MgSubgraph *subgraph, int node_count)
+{
+    PyObject *result = NULL, *bytes = NULL, *objects = NULL;
+    Writer writer = {.objects = PyList_New(0), .ignored = MG_META_NON_LEAF};
+    writer.numbers = PyMem_Calloc((size_t)node_count + 1, sizeof(int));
+    if (writer.numbers == NULL) {
+        PyErr_NoMemory();
+    }
+    else if (writer.objects != NULL && write_region(&writer, subgraph) == MG_OK) {
+        bytes = PyBytes_FromStringAndSize(writer.bytes, (Py_ssize_t)writer.count);
+        objects = bytes == NULL ? NULL : PyList_AsTuple(writer.objects);
+        result = objects == NULL ? NULL : writer.refused ? Py_NewRef(Py_None) : PyTuple_Pack(2, bytes, objects);
+    }
+    Py_XDECREF(bytes);
+    Py_XDECREF(objects);
+    Py_XDECREF(writer.objects);
+    mg_table_free(&writer.known);
+    PyMem_Free(writer.bytes);
+    PyMem_Free(writer.numbers);
     return result;
 }

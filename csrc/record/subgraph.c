@@ -13,6 +13,7 @@
 
 #include "capture/outside.h"
 #include "capture/writes.h"
+#include "entry/key.h"
 #include "ir/alias.h"
 #include "ir/dimobject.h"
 #include "record/arguments.h"
@@ -905,6 +906,62 @@ wrap_subgraph(MgCapture *capture, PyObject *target, MgSubgraph *subgraph, PyObje
     return result;
 }
 
+/* invoke(target, subgraph, given): one node, target(subgraph, its name, *given), which returns what the subgraph returns. */
+static PyObject *
+invoke_subgraph(MgCapture *capture, PyObject *target, MgSubgraph *subgraph, PyObject *given)
+{
+    MgOutcome *outcome = outcome_of(subgraph, given);
+    PyObject *first = outcome == NULL ? NULL : PyTuple_Pack(2, subgraph, subgraph->name);
+    PyObject *args = first == NULL ? NULL : PySequence_Concat(first, given), *none = args == NULL ? NULL : PyDict_New();
+    PyObject *result = none == NULL ? NULL : call_operator(capture, target, args, none, outcome);
+    Py_XDECREF(outcome);
+    Py_XDECREF(first);
+    Py_XDECREF(args);
+    Py_XDECREF(none);
+    return result;
+}
+
+/* 1 if two keys of subgraphs are the same. */
+static int
+is_same_key(PyObject *one, PyObject *other)
+{
+    if (one == Py_None || other == Py_None) {
+        return 0;
+    }
+    PyObject *a = PyTuple_GET_ITEM(one, 1), *b = PyTuple_GET_ITEM(other, 1);
+    int same = PyTuple_GET_SIZE(a) == PyTuple_GET_SIZE(b);
+    for (Py_ssize_t i = 0; same && i < PyTuple_GET_SIZE(a); i++) {
+        same = PyTuple_GET_ITEM(a, i) == PyTuple_GET_ITEM(b, i);
+    }
+    return same ? PyObject_RichCompareBool(PyTuple_GET_ITEM(one, 0), PyTuple_GET_ITEM(other, 0), Py_EQ) : 0;
+}
+
+/* same(subgraph): an equal one that was recorded before for the same operator, or itself, which writes to nothing it is given. New. */
+static PyObject *
+find_same(MgCapture *capture, MgSubgraph *subgraph)
+{
+    if (capture->graph.regions == NULL && (capture->graph.regions = PyList_New(0)) == NULL) {
+        return NULL;
+    }
+    if (PySet_GET_SIZE(subgraph->written) > 0) {
+        return Py_NewRef(subgraph);
+    }
+    PyObject *regions = capture->graph.regions, *key = mg_subgraph_key(subgraph, capture->graph.node_count);
+    for (Py_ssize_t i = 0; key != NULL && i < PyList_GET_SIZE(regions); i++) {
+        PyObject *item = PyList_GET_ITEM(regions, i);
+        int same = is_same_key(key, PyTuple_GET_ITEM(item, 0));
+        if (same != 0) {
+            Py_DECREF(key);
+            return same < 0 ? NULL : Py_NewRef(PyTuple_GET_ITEM(item, 1));
+        }
+    }
+    PyObject *item = key == NULL ? NULL : PyTuple_Pack(2, key, subgraph);
+    int status = item == NULL ? MG_ERR : PyList_Append(regions, item);
+    Py_XDECREF(key);
+    Py_XDECREF(item);
+    return status < 0 ? NULL : Py_NewRef(subgraph);
+}
+
 /* indexing(how): from here on, captured code indexes tensors with another function, see MgIndexing. What it was before. */
 static PyObject *
 set_indexing(MgCapture *capture, PyObject *how)
@@ -938,7 +995,7 @@ static const struct {
     {"open", "to"},  {"input", "so"},   {"close", "sto"}, {"discard", "s"}, {"name", "su"},   {"merge", "sstt"},
     {"call", "otd"}, {"wrap", "ostd"},  {"unwrap", "s"},  {"list", "s"},    {"owns", "so"},   {"note", "sd"},
     {"foreign", ""}, {"lift", "so"},    {"check", "st"},  {"split", "so"},  {"select", "st"}, {"level", "soo"},
-    {"once", ""},    {"indexing", "o"}, {"item", "ooo"},  {"unfit", ""},
+    {"once", ""},    {"indexing", "o"}, {"item", "ooo"},  {"unfit", ""},    {"same", "s"},    {"invoke", "ost"},
 };
 
 /* The number of an action, whose arguments are of the right types; -1 with an exception. */
@@ -1020,6 +1077,10 @@ mg_subgraph_act(MgCapture *capture, PyObject *const *args, Py_ssize_t count)
             capture->varying.is_unfit = 1;
             mg_capture_abort(capture, MG_REASON_SUBGRAPH, "a float that varies");
             return NULL;
+        case 22:
+            return find_same(capture, (MgSubgraph *)args[1]);
+        case 23:
+            return invoke_subgraph(capture, args[1], (MgSubgraph *)args[2], args[3]);
         default:
             return NULL;
     }

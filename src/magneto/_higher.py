@@ -21,6 +21,8 @@ Each function is captured as a graph of its own, by `_core.subgraph(action, ...)
 - `merge(first, second, given first, given second)`: two that get the same operands.
 - `call(operator, args, kwargs)`: the node of the operator. What it returns is worked out on FakeTensors.
 - `wrap(operator, subgraph, given, kwargs)`: the same for an operator that returns what its only subgraph returns.
+- `same(subgraph)`: an equal one that was given here before; or itself. Only for closed ones.
+- `invoke(operator, subgraph, given)`: as `wrap`, for an operator that is also given the name of its subgraph.
 - `indexing(how)`: from here on, `x[i]` with tensors in `i` is: 0 what it always is, 1 `index`, 2 `item`. What it was.
 - `unfit()`: capture the call anew, with constants in place of numbers that vary.
 - `item(tensor, key, like)`: the node `tensor[key]`, whose result is like a tensor.
@@ -41,6 +43,7 @@ from torch._functorch.autograd_function import autograd_function_apply
 from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.flex_attention import flex_attention as _flex_attention_op
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph as _invoke_subgraph_op
 from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.utils import first_slice_copy
@@ -276,7 +279,8 @@ def _position(value: Any, items: list[Any]) -> int:
 def _wrap(operator: Any, function: Any, args: Any, kwargs: Any, options: Any, notes: Any, name: str) -> Any:
     """Call a function once, as the graph of an operator that returns what it returns."""
     # AOTAutograd makes a write once, where eager makes it again when it recomputes
-    graph = _subgraph("open", (function, args, kwargs), operator is run_checkpoint)
+    may_write = operator is run_checkpoint or operator is run_region
+    graph = _subgraph("open", (function, args, kwargs), may_write)
     try:
         flat, spec = pytree.tree_flatten(function(*args, **kwargs))
     except BaseException:
@@ -295,11 +299,17 @@ def _wrap(operator: Any, function: Any, args: Any, kwargs: Any, options: Any, no
     given = _subgraph("close", graph, tuple(outputs), False)
     if notes:
         _subgraph("note", graph, notes)
-    _subgraph("name", graph, name)
-    if operator is run_checkpoint:
-        leaves = pytree.tree_leaves((args, kwargs))
-        options["own"] = tuple([place for place in range(len(given)) if _position(given[place], leaves) >= 0])
-    results = _subgraph("wrap", operator, graph, given, options)
+    if operator is run_region or operator is _invoke_subgraph_op:
+        same = _subgraph("same", graph)
+        if same is graph:
+            _subgraph("name", graph, name)
+        results = _subgraph("invoke", operator, same, given)
+    else:
+        _subgraph("name", graph, name)
+        if operator is run_checkpoint:
+            leaves = pytree.tree_leaves((args, kwargs))
+            options["own"] = tuple([at for at in range(len(given)) if _position(given[at], leaves) >= 0])
+        results = _subgraph("wrap", operator, graph, given, options)
     for index in range(len(flat)):
         if places[index] >= 0:
             flat[index] = results[places[index]]
@@ -477,7 +487,21 @@ def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
     return tuple(found)
 
 
-# ---- wrap, vmap ----
+# ---- wrap, regions, vmap ----
+
+
+def run_region(module: Any, name: str, *operands: Any) -> Any:
+    """What our own replay calls for a region: torch's operator has no backward outside of AOTAutograd."""
+    return module(*operands)
+
+
+def region(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a function with `torch.compiler.nested_compile_region` calls: equal calls have one subgraph."""
+    foreign = _subgraph("foreign")
+    if foreign and getattr(function, "__marked_compile_region_config__", None) is not None:
+        give_up("torch.compiler.nested_compile_region with options")
+    operator = _invoke_subgraph_op if foreign else run_region
+    return _wrap(operator, function, args, kwargs, {}, {}, "subgraph")
 
 
 def wrap(function: Any, *args: Any, **kwargs: Any) -> Any:

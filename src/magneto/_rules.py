@@ -32,6 +32,7 @@ from typing import Any
 
 import torch
 from torch._C import _TorchDispatchModeKey as TorchDispatchModeKey
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch.nn import attention
 from torch.utils._device import DeviceContext
 
@@ -312,6 +313,7 @@ _INLINED_MODULES = frozenset(_words(
     "torch._dynamo.external_utils torch._dynamo.polyfills torch._functorch.functional_call torch._functorch.utils "
     "torch._functorch.apis torch._functorch.eager_transforms "
     "torch._functorch.vmap torch._functorch.pyfunctorch torch._higher_order_ops.associative_scan "
+    "torch._higher_order_ops.invoke_subgraph "
     "torch._higher_order_ops.map torch._higher_order_ops.scan torch._higher_order_ops.utils "
     "torch._higher_order_ops.while_loop"
 ))  # fmt: skip
@@ -422,6 +424,7 @@ _GIVEN: dict[Any, Callable[..., Any]] = {
     torch.ops.higher_order.scan: _higher.scan,
     torch.ops.higher_order.associative_scan: _higher.associative_scan,
     torch.ops.higher_order.flex_attention: _higher.flex_attention,
+    invoke_subgraph_placeholder: _higher.region,
 }
 
 # Transforms of functions. Where what they return can't be captured, it is called whole.

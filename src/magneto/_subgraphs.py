@@ -79,7 +79,8 @@ def attach(
     order = _order(graphs[0], nodes)
 
     def held(one: _core.Subgraph) -> fx.Node:
-        setattr(root, one.name, _build(one, nodes, describe, order, constants))
+        if not hasattr(root, one.name):  # or it is one that was given to an operator before
+            setattr(root, one.name, _build(one, nodes, describe, order, constants))
         return graph.get_attr(one.name)
 
     found = _replaced(args, held)
@@ -167,5 +168,5 @@ def _build(
 
 def _held(root: torch.nn.Module, graph: fx.Graph, arg: _core.Subgraph) -> fx.Node:
     """A subgraph within one that is replayed."""
-    setattr(root, arg.name, module_of(arg))
+    setattr(root, arg.name, arg.module())
     return graph.get_attr(arg.name)

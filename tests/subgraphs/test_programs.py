@@ -11,6 +11,7 @@ from . import (  # noqa: F401
     programs_control,
     programs_flex,
     programs_functions,
+    programs_regions,
     programs_transforms,
     programs_vmap,
 )
@@ -32,6 +33,9 @@ DIFFERENT = {
     "hessian_of_parameters": "torch.compile does not capture it",
     "vmap_of_hessian": "torch.compile does not capture it",
     "jacrev_of_a_pytree": "torch.compile does not always capture it",
+    "region_returns_a_dict": "torch.compile has what a region that is called once does in the graph itself",
+    "region_with_other_constants": "torch.compile has what a region that is called once does in the graph itself",
+    "region_with_other_sizes": "torch.compile has what a region that is called once does in the graph itself",
     "function_without_gradients": "where no gradient can flow, the forward is captured as any function",
 }
 

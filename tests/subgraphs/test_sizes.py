@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     programs_control,
     programs_flex,
     programs_functions,
+    programs_regions,
     programs_vmap,
 )
 
