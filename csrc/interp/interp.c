@@ -1940,7 +1940,8 @@ mg_interp_resume(PyThreadState *tstate, MgFrame *frame, MgExit *exit, int index)
 PyObject *
 mg_interp_watch(PyThreadState *tstate, MgFrame *frame, PyObject *owner)
 {
-    if (mg_stack_is_short() || mg_frame_is_traced(tstate)) {
+    /* With an error set: torch's parser of arguments goes on after one, and calls Python code. */
+    if (mg_stack_is_short() || mg_frame_is_traced(tstate) || PyErr_Occurred() != NULL) {
         return _PyEval_EvalFrameDefault(tstate, frame, 0);
     }
     Py_INCREF(owner);

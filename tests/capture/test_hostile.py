@@ -202,3 +202,28 @@ def test_containers_that_threads_change(kind):
         stop.set()
         thread.join()
         sys.setswitchinterval(interval)
+
+
+def test_a_frame_that_torch_calls_with_an_error_set():
+    """torch's parser of arguments asks for the length again when `__len__` has raised."""
+    seen = []
+
+    class Halves(tuple):
+        def __len__(self):
+            seen.append(1)
+            return 0.5
+
+    halves = Halves((1,))
+
+    def f(x):
+        y = x + 1
+        try:
+            torch.where(x > 0, x, halves)
+        except Exception as error:
+            return y, type(error).__name__
+        return y, None
+
+    x = torch.ones(2)
+    expected = f(x)[1], list(seen)
+    seen.clear()
+    assert (magneto.compile(f, backend="eager")(x)[1], seen) == expected
