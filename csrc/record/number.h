@@ -55,6 +55,9 @@ PyObject *mg_number_refer(MgCapture *capture, PyObject *argument);
 /* The node of the recording that has the value of a number. -1 with an exception. */
 int mg_number_node(MgCapture *capture, PyObject *number);
 
+/* A reference to the node of an expression, or an int if it is a constant. New. */
+PyObject *mg_number_ref(MgCapture *capture, const MgExpr *expr);
+
 /* Has the graph take the symbols in the sizes and strides of an input, as a backend wants it. MG_OK or MG_ERR. */
 int mg_number_bind(MgCapture *capture, const MgMeta *meta);
 

@@ -11,6 +11,8 @@
 #include "record/record.h"
 #include "size/terms.h"
 
+#include <math.h>
+
 /* The later one of two sources. */
 static MgSource *
 later(MgSource *left, MgSource *right)
@@ -65,6 +67,24 @@ add_number(MgCapture *capture, MgFormula *formula, PyObject *value, MgSource **l
     return status == 1 ? mg_formula_call(formula, target, count) : status;
 }
 
+/* 1 for a function that raises for no int above 0: a root, a logarithm, a moderate power. */
+static int
+is_safe(PyObject *parts, PyObject *target)
+{
+    static const char *const names[] = {"sqrt", "log", "log2", "log10", "sin", "cos", "tanh"};
+    const char *name = PyCFunction_Check(target) ? ((PyCFunctionObject *)target)->m_ml->ml_name : "";
+    if (PyTuple_GET_SIZE(parts) == 2) {
+        PyObject *exponent = PyTuple_GET_ITEM(parts, 1);
+        return strcmp(name, "pow") == 0 && PyFloat_CheckExact(exponent) && fabs(PyFloat_AS_DOUBLE(exponent)) <= 16;
+    }
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(names); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int
 mg_real_compare(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result)
 {
@@ -85,6 +105,32 @@ mg_real_compare(MgCapture *capture, int operation, PyObject *left, PyObject *rig
     Py_XDECREF((PyObject *)formula);
     *result = status < 0 ? NULL : *result;
     return status != 0;
+}
+
+int
+mg_real_guard(MgCapture *capture, PyObject *number)
+{
+    static PyObject *is_finite; /* strong */
+    if (is_finite == NULL && (is_finite = mg_aside_find("math", "isfinite")) == NULL) {
+        return MG_ERR;
+    }
+    const MgFacts *facts = &capture->varying.facts;
+    PyObject *parts = ((MgNumber *)number)->parts,
+             *part = PyTuple_GET_SIZE(parts) > 0 ? PyTuple_GET_ITEM(parts, 0) : NULL;
+    PyObject *target = capture->graph.nodes[((MgNumber *)number)->node].target;
+    MgDim dim = part != NULL && mg_is_number(part) ? ((MgNumber *)part)->dim : mg_dim(0);
+    if (dim.e != NULL && (target == (PyObject *)&PyFloat_Type || is_safe(parts, target)) &&
+        mg_facts_know(facts, MG_RELATION_LE, mg_dim(1), dim) == 1) {
+        return 1; /* a size: there is nothing to check */
+    }
+    MgFormula *formula = mg_formula_new();
+    MgSource *last = NULL;
+    MgDim answer;
+    int status = formula == NULL ? MG_ERR : add_number(capture, formula, number, &last);
+    status = status == 1 ? mg_formula_call(formula, is_finite, 1) : status;
+    status = status == 1 && last != NULL ? mg_varying_formula(capture, formula, last, NULL, NULL, 1, &answer) : status;
+    Py_XDECREF((PyObject *)formula);
+    return status != 1 ? status : mg_facts_specialize(&capture->varying.facts, answer) < 0 ? MG_ERR : 1;
 }
 
 /* 1 for a function that makes an int of a float. */

@@ -468,7 +468,7 @@ leads_on(const MgSource *source)
 }
 
 /* 1 for a number that is not taken for a constant, if it was seen to vary: an argument, a variable of the function's closure, or
- * what one leads to. */
+ * what one leads to; of floats also what globals lead to. */
 static int
 may_vary(const MgCapture *capture, const MgSource *source, int is_float)
 {
@@ -484,7 +484,7 @@ may_vary(const MgCapture *capture, const MgSource *source, int is_float)
         }
         source = source->base;
     }
-    return source->kind == MG_SOURCE_LOCAL;
+    return source->kind == MG_SOURCE_LOCAL || (is_float && source->kind == MG_SOURCE_CONST);
 }
 
 /* An int or float that varies from call to call, as a number. New; NULL without an exception if it does not. */

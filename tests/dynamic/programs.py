@@ -8,6 +8,7 @@ from . import (
     programs_mixed,
     programs_numbers,
     programs_serving,
+    programs_shapes,
     programs_tensors,
 )
 from .texts import Program
@@ -19,6 +20,7 @@ for _module in (
     programs_control,
     programs_mixed,
     programs_serving,
+    programs_shapes,
     programs_library,
 ):
     for _name, _program in _module.PROGRAMS.items():

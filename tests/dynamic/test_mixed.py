@@ -8,7 +8,9 @@ from programs import harness
 
 import magneto
 
-from .programs_mixed import PROGRAMS
+from . import programs_mixed, programs_serving, programs_shapes
+
+PROGRAMS = {**programs_mixed.PROGRAMS, **programs_serving.PROGRAMS, **programs_shapes.PROGRAMS}
 
 # AOTAutograd decomposes an operation into others that round in another way, which the comparison of these programs sees.
 ROUNDED = {"interpolate by factors and sizes"}

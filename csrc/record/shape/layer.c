@@ -497,6 +497,22 @@ read_spatial(PyObject *value, int64_t otherwise, int spatial, int64_t *numbers)
     return MG_OK;
 }
 
+/* The same for numbers that may vary. */
+static int
+read_varying(PyObject *value, int64_t otherwise, int spatial, MgDim *numbers)
+{
+    MgDim read[MG_SHAPE_DIMS] = {mg_dim(otherwise)};
+    int count = 1;
+    if (value != NULL) {
+        MG_TRY(mg_shape_sizes(value, read, &count));
+        MG_NEED(count == 1 || count == spatial);
+    }
+    for (int i = 0; i < spatial; i++) {
+        numbers[i] = read[count == 1 ? 0 : i];
+    }
+    return MG_OK;
+}
+
 /* conv1d and its like: (input, weight, bias, stride, padding, dilation, groups); transposed: (input, weight, bias,
  * stride, padding, output_padding, groups, dilation) */
 static int
@@ -504,17 +520,18 @@ convolve(MgShapeCall *call)
 {
     MgShape *self, *weight, *bias;
     int spatial = call->rule->data & SPATIAL, transposed = call->rule->data & TRANSPOSED;
-    int64_t stride[SPATIAL], padding[SPATIAL], dilation[SPATIAL], extra[SPATIAL], groups = 1;
+    MgDim stride[SPATIAL], padding[SPATIAL], dilation[SPATIAL];
+    int64_t extra[SPATIAL], groups = 1;
     MG_TRY(mg_shape_tensor(call, call->args[0], &self));
     MG_TRY(mg_shape_tensor(call, call->args[1], &weight));
     MG_TRY(optional_tensor(call, 2, self->dtype, &bias));
-    MG_TRY(read_spatial(call->args[3], 1, spatial, stride));
-    MG_TRY(read_spatial(call->args[transposed ? 7 : 5], 1, spatial, dilation));
+    MG_TRY(read_varying(call->args[3], 1, spatial, stride));
+    MG_TRY(read_varying(call->args[transposed ? 7 : 5], 1, spatial, dilation));
     MG_TRY(read_spatial(transposed ? call->args[5] : NULL, 0, spatial, extra));
     const char *text = mg_shape_text(call->args[4]);
     int same = text != NULL && strcmp(text, "same") == 0;
     MG_NEED(text == NULL || same || strcmp(text, "valid") == 0);
-    MG_TRY(read_spatial(text == NULL ? call->args[4] : NULL, 0, spatial, padding));
+    MG_TRY(read_varying(text == NULL ? call->args[4] : NULL, 0, spatial, padding));
     if (call->args[6] != NULL) {
         MG_TRY(mg_shape_int(call->args[6], &groups));
     }
@@ -534,20 +551,21 @@ convolve(MgShapeCall *call)
     out.size[batched] = made;
     for (int i = 0; i < spatial; i++) {
         MgDim length = self->size[batched + 1 + i];
-        MgDim reach = mg_size_mul(mg_dim(dilation[i]), mg_size_sub(weight->size[2 + i], mg_dim(1)));
-        MG_NEED(stride[i] > 0 && dilation[i] > 0 && padding[i] >= 0 && extra[i] >= 0 &&
-                (extra[i] < stride[i] || extra[i] < dilation[i]));
+        MgDim reach = mg_size_mul(dilation[i], mg_size_sub(weight->size[2 + i], mg_dim(1)));
+        MgDim both = mg_size_mul(padding[i], mg_dim(2));
+        MG_NEED(mg_size_above(stride[i], 0) && mg_size_above(dilation[i], 0) && !mg_size_below(padding[i], 0) &&
+                extra[i] >= 0 && (mg_size_above(stride[i], extra[i]) || mg_size_above(dilation[i], extra[i])));
         if (same) {
-            MG_NEED(stride[i] == 1 && mg_size_is(mg_size_mod(reach, mg_dim(2)), 0));
+            MG_NEED(mg_size_is(stride[i], 1) && mg_size_is(mg_size_mod(reach, mg_dim(2)), 0));
         }
         else if (transposed) {
-            MgDim last = mg_size_mul(mg_size_sub(length, mg_dim(1)), mg_dim(stride[i]));
-            length = mg_size_add(mg_size_add(last, reach), mg_dim(extra[i] + 1 - 2 * padding[i]));
+            MgDim last = mg_size_mul(mg_size_sub(length, mg_dim(1)), stride[i]);
+            length = mg_size_sub(mg_size_add(mg_size_add(last, reach), mg_dim(extra[i] + 1)), both);
         }
         else {
-            MgDim span = mg_size_sub(mg_size_add(length, mg_dim(2 * padding[i] - 1)), reach);
+            MgDim span = mg_size_sub(mg_size_add(length, mg_size_sub(both, mg_dim(1))), reach);
             MG_NEED(!mg_size_below(span, 0));
-            length = mg_size_add(mg_size_floordiv(span, mg_dim(stride[i])), mg_dim(1));
+            length = mg_size_add(mg_size_floordiv(span, stride[i]), mg_dim(1));
         }
         MG_NEED(mg_size_above(length, 0));
         out.size[batched + 1 + i] = length;
