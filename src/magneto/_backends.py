@@ -30,6 +30,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from magneto import (
     _aot,
     _background,
+    _buckets,
     _control,
     _core,
     _debug,
@@ -234,7 +235,7 @@ class Compiler:
         """What finds others with the same graph; None if what is made of it is for this entry alone."""
         ticket = None if self.observer is None else self.observer.ticket(entry)
         alone = self._chosen() is not self.backend or _is_freezing(self.backend) or _debug.is_overridden()
-        alone = alone or bool(entry.muted) or entry.symbols is not None
+        alone = alone or bool(entry.muted) or entry.symbols is not None or _buckets.wanted() is not None
         return None if alone else ticket
 
     def _compile(self, entry: _core.Entry, session: _session.Session | None) -> Any:
@@ -398,8 +399,17 @@ class Compiler:
                 tracing(context),
             ):
                 try:
-                    backend = self._chosen() if attempt is None else attempt
-                    compiled = _debug.wrap(backend, number)(module, given)
+                    backend = _debug.wrap(self._chosen() if attempt is None else attempt, number)
+                    compiled = None
+                    ddp = (
+                        None
+                        if symbols is not None or sizes is not None or frozen or classed
+                        else _buckets.wanted()
+                    )
+                    if ddp is not None and max(_storages(inputs), default=-1) < 0:
+                        compiled = _buckets.compile_parts(backend, ddp, module, given, context)
+                    if compiled is None:
+                        compiled = backend(module, given)
                 finally:
                     context.close()
             if not callable(compiled):

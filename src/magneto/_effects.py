@@ -124,7 +124,10 @@ def _fill_in(value: Any, inputs: dict[int, Any]) -> Any:
 def _is_own(target: Any) -> bool:
     """Whether a function is torch's or Python's own: what others have allowed in graphs may do anything."""
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return True  # the operator itself is looked at
+        name: str = target._name if isinstance(target, torch._ops.OpOverload) else target._qualified_op_name
+        return (
+            "c10d" not in name.partition("::")[0]
+        )  # the operator itself is looked at; others wait for collectives
     module = getattr(target, "__module__", None)
     if not isinstance(module, str):
         return not hasattr(target, "__code__") and type(target).__module__ == "builtins"

@@ -36,7 +36,7 @@ from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch.nn import attention
 from torch.utils._device import DeviceContext
 
-from magneto import _control, _core, _higher, _optimizers, _polyfills, _scripts, _transforms
+from magneto import _collectives, _control, _core, _higher, _optimizers, _polyfills, _scripts, _transforms
 from magneto._config import config
 
 
@@ -307,7 +307,8 @@ _TRANSFORMING_MODULES = frozenset(_words("torch._functorch torch._higher_order_o
 
 # Modules inside of those that are looked into all the same.
 _INLINED_MODULES = frozenset(_words(
-    "importlib._abc magneto._module magneto._higher magneto._optimizers magneto._polyfills magneto._transforms "
+    "importlib._abc magneto._module magneto._collectives magneto._higher magneto._optimizers magneto._polyfills "
+    "magneto._transforms "
     "magneto._wrappers "
     "torch.jit._trace "
     "torch._dynamo.external_utils torch._dynamo.polyfills torch._functorch.functional_call torch._functorch.utils "
@@ -431,6 +432,15 @@ _GIVEN: dict[Any, Callable[..., Any]] = {
 _TRANSFORMS: tuple[Any, ...] = (
     torch.vmap, torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,
 )  # fmt: skip
+
+
+def take_functional_collectives(module: types.ModuleType) -> None:
+    """Adds what the functional collectives of torch.distributed ask about groups, once they are imported."""
+    from magneto import _runtime
+
+    _polyfill_table[module._group_or_group_name] = _collectives.group_name
+    _core.configure({"calls": {module._group_or_group_name: "polyfill"}}, _runtime.Twin, _runtime.propagate)
+
 
 # Functions that lead to an operator which is given functions: where that can't be captured, they are called whole.
 _WHOLE_FUNCTIONS: tuple[Any, ...] = (
@@ -749,6 +759,8 @@ def tables() -> dict[str, Any]:
         calls[transform] = "break"
         calls.update((inner, "break") for inner in transform.__code__.co_consts if inspect.iscode(inner))
     calls.update(dict.fromkeys(_optimizers.CAPTURABLE, "stand_in"))
+    calls.update(dict.fromkeys(_collectives.COLLECTIVES, "stand_in"))
+    calls.update(dict.fromkeys(_collectives.CONSTANTS, "constant"))
     calls.update(dict.fromkeys(_optimizers.REFUSED, "break"))
     calls.update(dict.fromkeys(_optimizers.SCALED, "scaled"))
     calls.update(dict.fromkeys(_optimizers.EACH, "each"))
@@ -779,6 +791,7 @@ def tables() -> dict[str, Any]:
         _optimizers.SCALED,
         _optimizers.EACH,
         _optimizers.RATED,
+        _collectives.COLLECTIVES,
     ):
         _polyfill_table.update(table)
     calls.update(_named(_OUTPUT_FUNCTIONS, "output"))
@@ -794,7 +807,9 @@ def tables() -> dict[str, Any]:
     return {
         "calls": calls,
         "harmless_types": harmless,
-        "constant_types": set(_CONSTANT_TYPES) | _typing_types() | limits | {type(one) for one in numpy_dtypes},
+        "constant_types": {
+            *_CONSTANT_TYPES, *_collectives.GROUP_TYPES, *_typing_types(), *limits, *map(type, numpy_dtypes),
+        },
         "value_types": numpy_types,
         "arithmetic": {sys.modules["numpy"].ufunc} if numpy_types else set(),
         "kept_types": {re.Pattern, re.Match},

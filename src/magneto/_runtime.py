@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from magneto import _control, _core, _rules
+from magneto import _control, _core, _imports, _rules
 from magneto._compile import is_compiling
 
 
@@ -54,6 +54,7 @@ _tables.update(
 )
 _tables["symbols"] = symbols
 _core.configure(_tables, Twin, propagate)
+_imports.when_imported("torch.distributed._functional_collectives", _rules.take_functional_collectives)
 
 
 def judge_again() -> None:

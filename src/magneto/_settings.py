@@ -139,7 +139,9 @@ SETTINGS: dict[str, Setting] = {
         False, HONOURED, "graphs hold the tensors of modules, as with inductor's `freezing`",
         "TORCHDYNAMO_PREPARE_FREEZING",
     ),
-    "optimize_ddp": Setting(True, LATER, "graphs that are split by the buckets of DistributedDataParallel"),
+    "optimize_ddp": Setting(
+        True, HONOURED, "graphs inside DistributedDataParallel are cut by its buckets, if True or `ddp_optimizer`"
+    ),
     "only_allow_pt2_compliant_ops": Setting(False, LATER, "operators that say what they support"),
     # logs and records
     "log_file_name": Setting(None, TORCH, "the handlers of torch's loggers, which magneto's records go to"),
