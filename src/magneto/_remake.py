@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 import sys
 import types
 from collections.abc import Iterator
@@ -250,7 +251,9 @@ class _Writer:
         if kind == "size":
             return _size(content)
         if kind == "constant":
-            simple = type(content) in (int, bool, str, types.NoneType) and not isinstance(content, float)
+            simple = type(content) in (int, bool, str, types.NoneType)
+            if type(content) is float:  # one in a global variable may vary
+                simple = math.isfinite(content)
             return f"({content!r})" if simple else self.name(content)
         if kind == "dict":
             return "{" + ", ".join(f"{key!r}: {self.text(item)}" for key, item in content) + "}"
