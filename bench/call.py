@@ -3,7 +3,7 @@
 Both compile the same functions and models, in one process, with a backend that gives outputs prepared beforehand: what
 is left is the front end's own work: binding, guards, gathering inputs, handing out the result. They are timed in turns,
 and the fastest round of each counts, in CPU time, so that what else the machine does matters little. The section
-`eager` runs the graphs for real, against plain eager too.
+`eager` runs the graphs for real, against plain eager too; so does `--backend inductor`, with that backend.
 """
 
 from __future__ import annotations
@@ -358,31 +358,51 @@ class Bench:
         """For real: plain eager, torch.compile(backend="eager") and magneto.compile(backend="eager")."""
         x, y = torch.randn(4, 4), torch.randn(4, 4)
         table, options, items = {"bias": {"value": 3}}, Options(0.5, ["first", "second"]), [1, 2.5, y, 3]
-        cases: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
-            ("x + y", add, (x, y), {}),
-            ("mixed", mixed, (x, 3, "times", table, items, options), {}),
-        ]
-        cases += [(f"{count} linear", layers(count), (x,), {}) for count in (1, 10, 100, 500)]
-        cases += [(name, model, (), kwargs) for name, model, kwargs in transformers_models()]
-        for name, model, args, kwargs in cases:
-            self.fresh()
-            theirs, ours = torch.compile(model, backend="eager"), magneto.compile(model, backend="eager")
-            thunks: list[Thunk] = [lambda f=f: f(*args, **kwargs) for f in (model, theirs, ours)]  # type: ignore[misc]
-            for thunk in thunks * 3:
-                thunk()
-            eager, their_time, our_time = fastest(thunks, self.seconds, self.rounds)
-            faster = "faster than eager" if our_time < eager else "SLOWER THAN EAGER"
-            note = f"   {faster}: {eager / our_time:.2f}"
-            self.add(
-                "eager", f"eager: {name}", eager=eager, theirs=their_time, ours=our_time,
-                ratio=their_time / our_time, note=note,  # type: ignore[arg-type]
-            )  # fmt: skip
+        self.real("eager", "x + y", add, (x, y), {})
+        self.real("eager", "mixed", mixed, (x, 3, "times", table, items, options), {})
+        for count in (1, 10, 100, 500):
+            self.real("eager", f"{count} linear", layers(count), (x,), {})
+        for name, model, kwargs in transformers_models():
+            self.real("eager", name, model, (), kwargs)
+
+    def by(self, backend: str) -> None:
+        """For real, with another backend: functions and models that are small enough to be compiled in minutes."""
+        import transformers as t
+
+        sizes = dict(
+            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=100,
+            max_position_embeddings=64,
+        )  # fmt: skip
+        x, y, ids = torch.randn(4, 4), torch.randn(4, 4), torch.randint(0, 100, (1, 8))
+        self.real(backend, "x + y", add, (x, y), {})
+        for count in (10, 100):
+            self.real(backend, f"{count} linear", layers(count), (x,), {})
+        self.real(backend, "BERT, 2 layers", t.BertModel(t.BertConfig(**sizes)).eval(), (ids,), {})
+        llama = t.LlamaModel(t.LlamaConfig(**sizes, num_key_value_heads=2)).eval()
+        self.real(backend, "Llama, 2 layers", llama, (ids,), {"use_cache": False})
+
+    def real(
+        self, backend: str, name: str, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """One row: whole calls."""
+        self.fresh()
+        theirs, ours = torch.compile(model, backend=backend), magneto.compile(model, backend=backend)
+        thunks: list[Thunk] = [lambda f=f: f(*args, **kwargs) for f in (model, theirs, ours)]  # type: ignore[misc]
+        for thunk in thunks * 3:
+            thunk()
+        eager, their_time, our_time = fastest(thunks, self.seconds, self.rounds)
+        faster = "faster than eager" if our_time < eager else "SLOWER THAN EAGER"
+        self.add(
+            backend, f"{backend}: {name}", eager=eager, theirs=their_time, ours=our_time,
+            ratio=their_time / our_time, note=f"   {faster}: {eager / our_time:.2f}",  # type: ignore[arg-type]
+        )  # fmt: skip
 
 
 def main() -> int:
     sections = ["calls", "layers", "models", "entries", "breaks", "threads", "growth", "eager"]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sections", nargs="*", choices=sections, default=sections)
+    parser.add_argument("--backend", help="whole calls with this backend, in place of the sections")
     parser.add_argument("--seconds", type=float, default=0.05, help="how long one round of one case takes")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--grad", action="store_true", help="with grad mode on")
@@ -395,7 +415,9 @@ def main() -> int:
     print(f"{'case':42}{'eager':>14}{'torch.compile':>14}{'magneto':>14}{'ratio':>9}")
     bench = Bench(options.seconds, options.rounds)
     with nullcontext() if options.grad else torch.no_grad():
-        for section in options.sections:
+        if options.backend is not None:
+            bench.by(options.backend)
+        for section in options.sections if options.backend is None else ():
             getattr(bench, section)()
     if options.json is not None:
         with open(options.json, "w") as file:
