@@ -212,21 +212,23 @@ call_without_entry(MgCompiled *self, PyObject *code, MgStance stance, const MgBo
     int told = mg_miss_tell(self, self->entries, self->entry_count, bound->values, 0);
     MgEntry *entry = told < 0 ? NULL : mg_compiled_capture_subject(self, subject);
     mg_session_end(self, &entry);
+    PyObject *owed = self->owed; /* of this capture: where another attempt has succeeded, it is not raised later */
+    self->owed = NULL;
     if (entry == NULL && PyErr_Occurred()) {
+        Py_XDECREF(owed);
         return NULL;
     }
     if (entry == NULL || self->code != code) {
-        PyObject *owed = entry == NULL ? self->owed : NULL;
-        self->owed = owed == NULL ? self->owed : NULL;
-        Py_XDECREF(entry);
         PyObject *result = call_plainly(self, subject->args, subject->nargsf, subject->kwnames);
-        if (result != NULL && owed != NULL) { /* an operation that raises in the capture only */
+        if (result != NULL && entry == NULL && owed != NULL) { /* an operation that raises in the capture only */
             Py_CLEAR(result);
             PyErr_SetObject((PyObject *)Py_TYPE(owed), owed);
         }
+        Py_XDECREF(entry);
         Py_XDECREF(owed);
         return result;
     }
+    Py_XDECREF(owed);
     if (self->changes != changes) { /* another thread may have captured the same meanwhile */
         PyObject *result = try_own(self, code, bound->values, found, ending);
         if (*found != MG_FOUND_NONE) {
