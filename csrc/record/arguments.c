@@ -112,7 +112,8 @@ map_twin(MgMapping *mapping, PyObject *value)
 static PyObject *
 map_backed(MgMapping *mapping, PyObject *value)
 {
-    PyObject *argument = mg_number_argument(mapping->capture, value);
+    PyObject *argument =
+        mapping->takes ? mg_number_take(mapping->capture, value) : mg_number_argument(mapping->capture, value);
     int is_plain = argument != NULL && (PyLong_CheckExact(argument) || PyFloat_CheckExact(argument));
     mapping->varies = mapping->varies || !is_plain;
     if (argument != NULL && mg_is_number(argument) &&

@@ -15,6 +15,7 @@ typedef struct {
     int varies;        /* there are sizes or numbers among them that vary from call to call */
     int infers;        /* the operation takes the dtype of its result from numpy's scalars among the arguments, */
     int stores;        /* or puts them into a tensor, which takes fewer of them */
+    int takes;         /* it is given the values of numbers that vary: backends compute something else with those */
     int containers;    /* how many there were so far */
     int overridden;    /* a tensor among them has a __torch_function__ that is to be called */
     int added; /* a program has added the operator, or it is given subgraphs: what it returns may be another thing each time */

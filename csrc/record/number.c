@@ -30,6 +30,7 @@ new_number(MgCapture *capture, MgNumberKind kind)
     if (number != NULL) {
         number->value = number->parts = NULL;
         number->source = NULL;
+        number->is_finite = 0;
         number->node = -1;
         number->dim = mg_dim(0);
         number->capture = capture->number;
@@ -518,11 +519,47 @@ is_real_power(MgCapture *capture, PyObject *base, PyObject *exponent)
                               : PyFloat_CheckExact(base) && PyFloat_AS_DOUBLE(base) >= 0;
 }
 
+/* 1 for a constant that is 0. */
+static int
+is_zero(PyObject *value)
+{
+    return PyFloat_CheckExact(value)  ? PyFloat_AS_DOUBLE(value) == 0
+           : PyLong_CheckExact(value) ? Py_SIZE(value) == 0
+                                      : 0;
+}
+
+/* 1 if a backend computes what Python does; 0 if it does not, or MG_ERR. Symbols of torch's are real numbers: x % 1 is 0 there, and
+ * so is x * 0, whatever the sign of x; and x - x, which is no number for one that is not finite. */
+static int
+computes_alike(MgCapture *capture, int operation, PyObject *left, PyObject *right)
+{
+    if (operation == NB_REMAINDER || operation == NB_FLOOR_DIVIDE ||
+        (operation == NB_MULTIPLY && (is_zero(left) || is_zero(right)))) {
+        return 0;
+    }
+    PyObject *const operands[] = {left, right};
+    for (int i = 0; i < 2; i++) {
+        MgNumber *number = mg_is_number(operands[i]) ? (MgNumber *)operands[i] : NULL;
+        if (number == NULL || number->source == NULL || number->is_finite) {
+            continue;
+        }
+        int guarded = guard_finite(capture, operands[i]);
+        if (guarded <= 0) {
+            return guarded;
+        }
+        number->is_finite = 1;
+    }
+    return 1;
+}
+
 /* An operator whose result is a float in this call: 1 with the result, 0 if it is no float. */
 static int
 operate_floats(MgCapture *capture, int operation, PyObject *left, PyObject *right, PyObject **result)
 {
     int real = operation == NB_POWER ? is_real_power(capture, left, right) : 1;
+    if (real > 0 && capture->graph.foreign) {
+        real = computes_alike(capture, operation, left, right);
+    }
     if (real <= 0) {
         *result = NULL;
         return real < 0;

@@ -993,6 +993,8 @@ record(MgCapture *capture, MgNodeKind kind, PyObject *target, PyObject *const *a
     PyObject *names = state == NULL ? NULL : name_size(kind, &target, args, &count, kwnames);
     kwnames = names == Py_None ? NULL : names;
     mapping->infers = mg_record_infers_dtype(kind, target, kwnames);
+    mapping->takes = capture->graph.foreign && kind == MG_NODE_METHOD && PyUnicode_Check(target) &&
+                     PyUnicode_CompareWithASCIIString(target, "new_tensor") == 0; /* AOTAutograd cuts ints to 32 bits */
     mapping->stores = kind == MG_NODE_FUNCTION && mg_record_is_named(target, "setitem");
     mapping->added = names == NULL ? MG_ERR : mg_operator_check(capture, target);
     if (mapping->added < 0 || mg_tracer.check_operands(capture, target, args, count) < 0 ||

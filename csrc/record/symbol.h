@@ -15,10 +15,10 @@ typedef struct {
     MgDim dim;        /* of an int that varies from call to call, with an expression; value is NULL then */
     PyObject *parts; /* strong: a tuple of the numbers that a float was computed from; value is a float then. Or NULL */
     MgSource *source; /* of a float from outside, with no parts; borrowed. Or NULL */
+    int is_finite;    /* of such a one: there is a guard on that */
 } MgNumber;
 
 typedef enum { MG_NUMBER_INT, MG_NUMBER_FLOAT, MG_NUMBER_BOOL, MG_NUMBER_KINDS } MgNumberKind;
-
 /* Types of the same names as what they stand for: errors name them. */
 extern PyTypeObject mg_number_types[MG_NUMBER_KINDS];
 

@@ -310,3 +310,40 @@ def test_zeros_of_both_signs_are_told_apart(program: Program) -> None:
     x = torch.ones(2)
     for value in (0.5, 1.5, 0.0, -0.0, 0.0):
         assert repr(compiled(x, value)[1]) == repr(program(x, value)[1])
+
+
+NUMBERS = (1.5, 2.5, 3.75, -2.5, 0.0, -0.0, float("inf"), float("-inf"), float("nan"))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a % 1",
+        "a % 1 * 2 + 1",
+        "a - a",
+        "a + 1 - a",
+        "a * 0",
+        "a * 0.0",
+        "0.0 * a",
+        "a // 2",
+        "(a + 0.25) % 1",
+        "-a",
+    ],
+)
+def test_numbers_are_no_real_numbers(text: str, backend: str) -> None:
+    """Backends' symbols are: x % 1 would be 0, and x - x as well where x is infinite."""
+    program = eval(f"lambda x, a: (x + 1, {text}, x * ({text}))")
+    magneto.reset()
+    compiled = magneto.compile(program, backend=backend, recompile_limit=64)
+    x = torch.ones(2)
+    for number in NUMBERS:
+        assert repr(compiled(x, number)) == repr(program(x, number))
+
+
+@pytest.mark.parametrize("program", [lambda x, n: x.new_tensor(n), lambda x, n: x.new_tensor([n, 1])])
+def test_new_tensors_of_large_ints(program: Program) -> None:
+    compiled = magneto.compile(program, backend="aot_eager")
+    x = torch.ones(1, dtype=torch.int64)
+    for n in (2, 3, 2**31 + 2, 2**40):
+        assert compiled(x, n).tolist() == program(x, n).tolist()
