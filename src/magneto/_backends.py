@@ -37,6 +37,7 @@ from magneto import (
     _graph,
     _hints,
     _imports,
+    _levels,
     _locks,
     _logs,
     _probes,
@@ -391,6 +392,7 @@ class Compiler:
                 _locks.compile_lock(),
                 _right_cache(inputs, bool(floats)),
                 _kept_state(entry),
+                _levels.left() if built.has_levels else contextlib.nullcontext(),
                 _no_restart(inputs),
                 contextlib.nullcontext() if session is None else session.backend(),
                 _probes.remembered(self.backend),
@@ -450,6 +452,8 @@ class Compiler:
             and _is_own_forward(compiled, module, state)
         )
         compiled = _shared.REPLAYED if is_replayed else _not_lazy(compiled)
+        if built.has_levels and not is_replayed:
+            compiled = _levels.leaving(compiled)
         if ticket is not None and not frozen and not floats:
             order = None if sizes is None else [ticket.nodes.index(node) for node in entry.input_nodes()]
             decisions = (

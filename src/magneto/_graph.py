@@ -56,6 +56,8 @@ class Built(NamedTuple):
     """The sizes of its tensors."""
     is_recording: bool
     """Whether it is the recording and nothing else, so that the core's replay of that computes the same."""
+    has_levels: bool
+    """Whether it enters and leaves levels of transforms."""
 
     def let_go(self) -> None:
         """Hold the inputs no more. What says which they were is taken out of the metadata, as TorchDynamo does."""
@@ -262,8 +264,7 @@ def _build(
     operations.write(len(inputs))
     writer.output(tuple([nodes[index] for index in outputs]))
     writer.close()
-    if operations.others:
-        _levels.expand(root, graph)
+    has_levels = operations.others and _levels.expand(root, graph)
     if ("call_function", torch._C._set_grad_enabled) in graph._find_nodes_lookup_table.table:
         _erase_empty_switches(graph)
     if entry.symbols is not None:
@@ -273,7 +274,7 @@ def _build(
     result._param_name_to_source = makers.sources  # type: ignore[assignment]
     has_floats = sizes is not None and bool(sizes.floats)
     is_recording = not frozen and not operations.others and entry.symbols is None and not has_floats
-    return Built(result, inputs, frozen, recipe, recipe.shapes(nodes), is_recording)
+    return Built(result, inputs, frozen, recipe, recipe.shapes(nodes), is_recording, has_levels)
 
 
 class _Operations:

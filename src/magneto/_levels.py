@@ -5,8 +5,9 @@ The levels are entered and left by nodes, and the nodes of the function stand be
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -31,15 +32,48 @@ def _transform(node: fx.Node) -> str | None:
     return _FUNCTIONS.get(target.__name__)
 
 
-def expand(root: torch.nn.Module, graph: fx.Graph) -> None:
-    """Replace all transforms in a graph and in the graphs that it holds."""
-    _expand(root, graph, 0, 0)
+def expand(root: torch.nn.Module, graph: fx.Graph) -> bool:
+    """Replace all transforms in a graph and in the graphs that it holds. Whether there are any."""
+    return _expand(root, graph, 0, 0)
 
 
-def _expand(root: torch.nn.Module, graph: fx.Graph, level: int, duals: int) -> None:
+@contextlib.contextmanager
+def left() -> Iterator[None]:
+    """For a `with` block that runs a graph with levels: where it raises, what it has entered is left."""
+    functorch, autograd = torch._C._functorch, torch._C._autograd
+    depth, forward = functorch.get_dynamic_layer_stack_depth(), torch._C._is_fwd_grad_enabled()
+    refused = autograd._saved_tensors_hooks_get_disabled_error_message()
+    try:
+        yield
+    except BaseException:
+        functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if torch.autograd.forward_ad._current_level < 0:  # none of the program's: there is one at most
+            with contextlib.suppress(RuntimeError):
+                torch._C._exit_dual_level(level=0)
+        torch._C._set_fwd_grad_enabled(forward)
+        if refused is None:
+            autograd._saved_tensors_hooks_enable()
+        else:
+            autograd._saved_tensors_hooks_disable(refused)
+        raise
+
+
+def leaving(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled graph that leaves what it has entered, where it raises."""
+
+    def run(*inputs: Any) -> Any:
+        with left():
+            return compiled(*inputs)
+
+    return run
+
+
+def _expand(root: torch.nn.Module, graph: fx.Graph, level: int, duals: int) -> bool:
+    found = False
     for node in list(graph.nodes):
         if _transform(node) is None:
             continue
+        found = True
         holder: Any = node.args[0]
         levels = _Levels(root, graph, level, duals, dict(node.meta))
         with graph.inserting_before(node):
@@ -53,19 +87,22 @@ def _expand(root: torch.nn.Module, graph: fx.Graph, level: int, duals: int) -> N
             graph.erase_node(holder)
     for node in list(graph.nodes):
         if node.op == "get_attr":
-            _expand_held(root, node, level, duals)
+            found |= _expand_held(root, node, level, duals)
+    return found
 
 
-def _expand_held(root: torch.nn.Module, node: fx.Node, level: int, duals: int) -> None:
+def _expand_held(root: torch.nn.Module, node: fx.Node, level: int, duals: int) -> bool:
     """Expand what an operator is given within `level` levels."""
+    found = False
     module = getattr(root, str(node.target), None)
     if isinstance(module, fx.GraphModule) and not module.meta.get("magneto_levels"):
         module.meta["magneto_levels"] = True
-        _expand(
+        found = _expand(
             module, module.graph, node.meta.pop("magneto_level", level), node.meta.pop("magneto_duals", duals)
         )
         module.recompile()
         del module.meta["magneto_levels"]
+    return found
 
 
 class _Levels:

@@ -308,6 +308,8 @@ def jvp_with_argnums(
     """What `torch.func.jvp` and `jacfwd` call."""
     if not isinstance(primals, tuple):
         give_up("torch.func.jvp: primals that are no tuple")
+    if any(one < 0 for one in (argnums if isinstance(argnums, tuple) else (argnums or 0,))):
+        give_up("jvp by a negative position")  # torch finds no argument there, and gives zeros
     chosen = primals if argnums is None else _eager._slice_argnums(primals, argnums)
     if pytree.tree_flatten(chosen)[1] != pytree.tree_flatten(tangents)[1]:
         give_up("torch.func.jvp: tangents of another structure than the primals")

@@ -303,3 +303,51 @@ def test_faults_at_every_instruction(inner: Callable[..., Any]) -> None:
             assert torch._C._functorch.peek_interpreter_stack() is None
     finally:
         _core.inject_fault(0)
+
+
+def _inverse(x: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.inv(x).sum()
+
+
+TRANSFORMED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "vmap": lambda x: vmap(torch.linalg.inv)(x[None]),
+    "grad": lambda x: grad(_inverse)(x),
+    "vjp": lambda x: vjp(_inverse, x)[0],
+    "jvp": lambda x: jvp(_inverse, (x,), (x,)),
+    "hessian": lambda x: hessian(_inverse)(x),
+}
+
+
+def _levels_are_left() -> None:
+    assert torch._C._functorch.peek_interpreter_stack() is None
+    assert torch._C._is_fwd_grad_enabled()
+    assert torch._C._autograd._saved_tensors_hooks_is_enabled()
+    jvp(torch.sin, (torch.ones(2),), (torch.ones(2),))
+    torch.rand(1)
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_a_graph_that_raises_leaves_its_levels(name: str) -> None:
+    compiled = magneto.compile(TRANSFORMED[name], backend=lambda module, inputs: module.forward)
+    compiled(torch.eye(2))
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(torch.zeros(2, 2))
+    _levels_are_left()
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_a_backend_that_fails_leaves_its_levels(name: str) -> None:
+    def backend(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        module(*[torch.zeros_like(one) for one in inputs])
+
+    with pytest.raises(magneto.exc.BackendCompilerFailed):
+        magneto.compile(TRANSFORMED[name], backend=backend)(torch.eye(2))
+    _levels_are_left()
+
+
+def test_negative_positions_of_jacfwd() -> None:
+    def f(x: torch.Tensor) -> Any:
+        return jacfwd(lambda a: a * 2, argnums=-1)(x)
+
+    x = torch.tensor([1.0, 2.0, 3.0])
+    assert torch.equal(magneto.compile(f, backend="eager")(x), f(x))
