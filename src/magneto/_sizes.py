@@ -188,6 +188,23 @@ _RESIZES = ("resize_", "resize_as_", torch.Tensor.resize_, torch.Tensor.resize_a
 """Operations that AOTAutograd takes with plain ints only."""
 
 
+def _is_named(value: Any, module: str, name: str) -> bool:
+    """Whether an object is that function of magneto's."""
+    return getattr(value, "__name__", None) == name and value.__module__ == f"magneto.{module}"
+
+
+def _has_jvp(value: Any) -> bool:
+    """Whether there is a jvp in the arguments of an operator.
+
+    Under vmap torch's FakeTensors fail on it, if sizes are symbols, and leave the thread's dispatch keys behind.
+    """
+    if isinstance(value, _core.Subgraph):
+        value = value.nodes
+    if isinstance(value, (tuple, list)):
+        return any(map(_has_jvp, value))
+    return _is_named(value, "_transforms", "run_jvp")
+
+
 class Session:
     """The symbols of one capture as torch knows them."""
 
@@ -228,7 +245,7 @@ class Session:
         self, kind: int, target: Any, args: Any, kwargs: Any, inputs: list[tuple[int, Any]]
     ) -> _core.Outcome | None:
         self.unreadable = False
-        if target in _RESIZES:
+        if target in _RESIZES or (_is_named(target, "_higher", "run_vmap") and _has_jvp(args)):
             return None
         try:
             outcome = _propagate.propagate(kind, target, args, kwargs, inputs, None, self)

@@ -16,6 +16,7 @@ from . import (  # noqa: F401
     programs_flex,
     programs_functions,
     programs_regions,
+    programs_transforms,
     programs_vmap,
 )
 

@@ -331,6 +331,10 @@ def main(folder: str, rank: str, *names: str) -> None:
             Path(folder, f"{rank}.json").write_text(json.dumps(found))
     dist.barrier()
     dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(
+        0
+    )  # threads of gloo's may be left, for which libstdc++ ends a process that takes itself down with an abort
 
 
 if __name__ == "__main__":

@@ -66,7 +66,8 @@ LEAKING = {
         for name in programs.PROGRAMS
     ],
 )
-def test_steps_are_eagers(name: str) -> None:
+def test_steps_are_eagers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)  # libraries switch it off
     make = programs.PROGRAMS[name]
     _, expected = loops.counted(make, lambda function, backend: function)
     magneto.reset()
@@ -75,6 +76,8 @@ def test_steps_are_eagers(name: str) -> None:
         assert len(left) == len(right)
         differences = [pair for pair in zip(left, right, strict=True) if loops.differs(*pair)]
         assert not differences, (index, differences[0])
+    if name == "module_made" and torch.nn.Module.__init__.__module__.startswith("torch._dynamo"):
+        pytest.skip("torch.compile has run in this process: it keeps books about each module that is made")
     assert sum(counts.graphs[3:]) == 0, counts
     if REFERENCE[name]:
         graphs, ran, operations = REFERENCE[name]
